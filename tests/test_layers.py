@@ -37,6 +37,16 @@ TORCH_ROOMS = [
     *("core", "engine", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
     *("kernels", "kernels/attention", "hooks", "profiler", "launch", "bindings"),
 ]
+# The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.
+CPP_LAYERS["distributed"] = {
+    "torch/core",
+    "torch/loans",
+    "torch/memory",
+    "torch/bindings",
+    "driver",
+    "runtime",
+    "util",
+}
 # From the op table: rows that others include.
 CPP_LAYERS |= {"runtime/generated": set(), "torch/generated": set()}
 BELOW_TORCH = {
@@ -72,10 +82,11 @@ ALLOWED = {
     "late": set(),
     "torch_version": set(),
     "patches": {"_C", "config"},
-    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "kernels", "rbln"} | BESIDE,
+    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "distributed", "kernels", "rbln"}
+    | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "kernels", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,
-    "rbln": {"_C", "compiler", "device"} | BESIDE,
+    "rbln": {"_C", "compiler", "device", "distributed"} | BESIDE,
     "device": {"_C", "cuda.names", "kernels", "ops"} | BESIDE,
     "kernels": {"_C"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
@@ -121,7 +132,7 @@ def bad_includes(layer: str, found: Iterable[str], also: Iterable[str] = ()) -> 
         name = include[1:]
         if include[0] == '"':
             bad += [name] if name.rpartition("/")[0] not in allowed else []
-        elif not layer.startswith(("torch/", "testing")):
+        elif not layer.startswith(("torch/", "testing", "distributed")):
             bad += [name] if TORCH_HEADER.match(name) else []
     return bad
 

@@ -13,7 +13,7 @@ from torch_loom.chips.cost import CostModel, Op, Tensor
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES, defaults
 from torch_loom.chips.cost.formulas import FORMULAS, overlapped
 from torch_loom.chips.cost.lower import lower
-from torch_loom.chips.rates import model, rates, ring_seconds, roofline
+from torch_loom.chips.rates import model, rates, roofline
 
 H200 = model(chips.load("h200"))
 
@@ -232,18 +232,6 @@ def test_a_model_remembers_kernels_and_takes_given_coefficients() -> None:
     found = CostModel(rates(chips.load("h200")), slow)
     assert found.cost(add(16)).seconds == found.cost(add(16)).seconds > 1e-3
     assert found.coefficients["copy"] == defaults("copy")
-
-
-def test_collectives_in_a_ring() -> None:
-    chip = chips.load("h200")
-    size = 1 << 30
-    reduced, gathered = (ring_seconds(chip, name, size, 8) for name in ("all_reduce", "all_gather"))
-    assert reduced == pytest.approx(2 * gathered, rel=0.01)
-    # Seven eighths of a gibibyte over 18 links of 25 GB/s.
-    assert gathered == pytest.approx(size * 7 / 8 / 450e9, rel=0.02)
-    assert ring_seconds(chip, "all_reduce", size, 1) == 0.0
-    assert ring_seconds(chip, "all_reduce", 0, 8) == 0.0
-    assert ring_seconds(chip, "broadcast", size, 2) > gathered
 
 
 def test_products_with_semi_structured_matrices_cost_as_products() -> None:

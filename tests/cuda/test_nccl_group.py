@@ -1,4 +1,4 @@
-"""``init_process_group("nccl")`` under CUDA's name: two processes, whose tensors go through the host."""
+"""``init_process_group("nccl")`` under CUDA's name, in two processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "nccl_group"
 @pytest.mark.parametrize("program", ["whole", "not_as_gloo", "a_rank_that_ends"])
 def test_collectives_messages_and_sharding(tmp_path: Path, program: str) -> None:
     settings = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB", "TORCH_LOOM_DEVICES": "2"}
-    environment = {**os.environ, **settings}
+    environment = {**os.environ, **settings, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, str(PROGRAMS / f"{program}.py")]
     ranks = [
         subprocess.Popen(

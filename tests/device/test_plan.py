@@ -279,8 +279,8 @@ def test_collectives_of_a_planned_group_take_time() -> None:
     assert not torch.distributed.is_initialized()
     (op,) = (op for op in plan.ops() if op.family == "collective")
     assert (op.name, op.calls) == ("c10d::all_reduce", 2)
-    # A ring moves 2(n - 1)/n of the bytes over 18 links of 25 GB/s.
+    # A ring moves 2(n - 1)/n of the bytes over 18 links of 25 GB/s, and takes time to begin.
     moved = (1 << 22) * (14 / 8 + 2 / 2)
-    assert moved / 450e9 < op.seconds < moved / 450e9 + 40e-6
+    assert moved / 450e9 < op.seconds < moved / 450e9 + 200e-6
     with pytest.raises(DryRunError, match="has ended"):
         plan.world_size = 4

@@ -66,6 +66,7 @@ def register() -> Exception | None:
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
         entries.register(name)
+        importlib.import_module("torch_loom.distributed").register(name)
         if name == config.rbln.NAME:
             importlib.import_module("torch_loom.rbln.collectives").register()
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)

@@ -186,6 +186,18 @@ def numbers(low: int, high: int) -> Check:
     return Check(f"a list, without repetition, of whole numbers, {low} to {high}", apply)
 
 
+def amounts(low: float, high: float) -> Check:
+    """Return the check for a list of numbers."""
+
+    def apply(value: Any) -> tuple[float, ...]:
+        _require(isinstance(value, list))
+        for item in value:
+            _require(isinstance(item, (int, float)) and not isinstance(item, bool) and low <= item <= high)
+        return tuple(float(item) for item in value)
+
+    return Check(f"a list of numbers, {low:g} to {high:g}", apply)
+
+
 def ops() -> Check:
     """Return the check for a list of PyTorch's ops; None stands for all."""
     words = (

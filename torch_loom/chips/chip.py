@@ -160,6 +160,13 @@ class Chip:
     link_gbps: float = figure(
         checks.number("GB/s", 1e9), "peak rate of one of them in one direction", "GB/s", 0.0
     )
+    ring_links: tuple[float, ...] = figure(
+        checks.amounts(0.01, 10_000),
+        "where no switch joins all chips, how many links of each a ring of 2, 3, … chips uses; the last "
+        "number holds for more",
+        "links",
+        (),
+    )
     link_latency_ns: float = figure(checks.number("ns", 1e9), "of a message to a neighbour", "ns", 0.0)
     host_link_gbps: float = figure(checks.number("GB/s", 1e9), "peak rate from and to the host", "GB/s", 0.0)
     kernel_launch_ns: float = figure(

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import Chip
+from torch_loom.chips.collectives import collective_seconds
 from torch_loom.chips.cost import CostModel, Kernel, launches
 from torch_loom.chips.cost.calls import Operand, of_command
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
@@ -97,8 +98,8 @@ class Estimator:
         return round(self._model(chip).time(kernel).total_ns)
 
     def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-        """Return nanoseconds of a collective in a ring of such chips: see ``ring_seconds``."""
-        seconds = chip_rates.ring_seconds(self._chip_of(device), name, size_bytes, num_ranks)
+        """Return nanoseconds of a collective of such chips: see ``collective_seconds``."""
+        seconds = collective_seconds(self._chip_of(device), name, size_bytes, num_ranks)
         return round(seconds * 1e9)
 
     def _model(self, chip: int) -> CostModel:

@@ -76,29 +76,6 @@ def model(chip: Chip) -> CostModel:
     return CostModel(rates(chip), efficiency(chip))
 
 
-def ring_seconds(chip: Chip, collective: str, size_bytes: int, ranks: int) -> float:
-    """Return how long a collective takes in a ring over the chips' links.
-
-    Args:
-        size_bytes: on each of ``ranks`` chips.
-        collective: ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``broadcast`` or ``all_to_all``; for
-            ``all_gather`` and ``reduce_scatter`` the size is that of the whole, not of a part.
-    """
-    if ranks <= 1 or size_bytes == 0:
-        return 0.0
-    bandwidth = chip.num_links * chip.link_gbps * chip.derating or (
-        chip.host_link_gbps or GUESSED_HOST_LINK_GBPS
-    )
-    hops = {"all_reduce": 2 * (ranks - 1), "all_to_all": ranks - 1}.get(collective, ranks - 1)
-    moved = size_bytes * hops / ranks
-    if collective == "broadcast":
-        moved = float(size_bytes)
-    latency = (chip.link_latency_ns or GUESSED_LAUNCH_NS) * hops + (
-        chip.kernel_launch_ns or GUESSED_LAUNCH_NS
-    )
-    return (moved / bandwidth + latency) * 1e-9
-
-
 def roofline(chip: Chip, dtype: str) -> tuple[float, float]:
     """Return peak flops per second, and the flops per byte from which on they are the limit."""
     found = rates(chip)

@@ -25,6 +25,7 @@ from torch_loom.config.settings import (
     CHECK_KERNELS,
     CHIP,
     CLOCK,
+    COLLECTIVES,
     COMPILE_CACHE,
     COMPILER,
     CUBLAS_WORKSPACE_CONFIG,
@@ -101,6 +102,7 @@ __all__ = [
     "VISIBLE_DEVICES",
     "Setting",
     "Settings",
+    "checks_collectives",
     "checks_kernels",
     "choose_cuda",
     "compile_cache",
@@ -131,6 +133,16 @@ __all__ = [
     "resolve",
     "tries_any_torch",
 ]
+
+# Variables of NCCL's watchdog. Not TORCH_NCCL_ASYNC_ERROR_HANDLING, which torchrun sets.
+_NCCL_WATCHDOG = (
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "TORCH_NCCL_DESYNC_DEBUG",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT",
+    "TORCH_NCCL_ENABLE_MONITORING",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE",
+)
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -211,6 +223,18 @@ def is_rbln_async() -> bool:
         ConfigurationError: it has a bad value.
     """
     return required(RBLN_C10D_ASYNC, {})
+
+
+def checks_collectives() -> bool:
+    """Return whether ranks compare their collectives: TORCH_LOOM_COLLECTIVES.
+
+    Raises:
+        ConfigurationError: it has a bad value.
+    """
+    mode = value_of(COLLECTIVES, {})
+    if mode is None and device_name() == CUDA_NAME:
+        return not any(name in os.environ for name in _NCCL_WATCHDOG)
+    return mode != "nccl"
 
 
 def rbln_offload_folder() -> Path:

@@ -350,6 +350,15 @@ MACHINE = Setting(
     configurable=False,
 )
 
+COLLECTIVES = _choice(
+    "TORCH_LOOM_COLLECTIVES",
+    ["check", "nccl"],
+    meaning="What happens where ranks call collectives that do not belong together: check raises on all of "
+    "them, with both lines; nccl waits until the time is over and ends the process, as NCCL's watchdog. "
+    "check if not set, and nccl under the name cuda where a variable of that watchdog is set.",
+    configurable=False,
+)
+
 COMPILER = Setting(
     env="TORCH_LOOM_COMPILER",
     type_name="command",

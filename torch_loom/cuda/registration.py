@@ -75,7 +75,6 @@ def patch(module: ModuleType) -> None:
     # Imported under this name only, and when the extension is known to load.
     from torch_loom.cuda import (
         answers,
-        collectives,
         exchange,
         functions,
         kernels,
@@ -91,7 +90,6 @@ def patch(module: ModuleType) -> None:
     sharing.install()
     answers.give()
     kernels.find_compilers()
-    collectives.provide()
     nccl.provide()
     nvml.provide()
 

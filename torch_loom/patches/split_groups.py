@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from torch_loom import _C
 from torch_loom.patches.declared import Place, patch
 
 # How often each group was split. All its ranks take part in each split, so they count alike.
@@ -26,8 +27,7 @@ _splits: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 @patch("torch.distributed.distributed_c10d:ProcessGroup.split_group")
 def own_stores(place: Place) -> Any:
     """PyTorch splits the backend of each device type with one and the same part of the store. Where one group
-    of gloo, also of gloo under NCCL's name, serves two device types, its parts would read each other's
-    addresses, and no rank returned.
+    of gloo serves two device types, its parts would read each other's addresses, and no rank returned.
     """
     c10d: Any = torch.distributed.distributed_c10d
     original = place.original
@@ -43,7 +43,11 @@ def own_stores(place: Place) -> Any:
         device_types: Sequence[torch.device] | None = None,
     ) -> Any:
         together = _by_backend(self, device_types)
-        if not all(isinstance(self._get_backend(devices[0]), c10d.ProcessGroupGloo) for devices in together):
+        backends = [self._get_backend(devices[0]) for devices in together]
+        has_gloo = any(isinstance(backend, c10d.ProcessGroupGloo) for backend in backends)
+        if not has_gloo or not all(
+            isinstance(backend, (c10d.ProcessGroupGloo, _C.Communicator)) for backend in backends
+        ):
             return original(self, ranks, timeout, opts, group_name, group_desc, device_types)
         count = _splits[self] = _splits.get(self, 0) + 1
         if self.rank() not in ranks:
@@ -53,19 +57,25 @@ def own_stores(place: Place) -> Any:
         key = f"split:{count}:{'_'.join(map(str, ranks))}"
         store = c10d.PrefixStore(key, self.get_group_store().clone())
         part = c10d.ProcessGroup(store, rank, size)
-        default = getattr(c10d.ProcessGroup.BackendType, self._get_backend_name().upper())
+        types = c10d.ProcessGroup.BackendType
+        default = getattr(types, self._get_backend_name().upper(), types.CUSTOM)
         part._set_default_backend(default)
-        for number, devices in enumerate(together):
-            options = copy.deepcopy(self._get_backend(devices[0]).options)
-            backend = c10d.ProcessGroupGloo(
-                c10d.PrefixStore(str(number), store), rank, size, timeout=timeout or options._timeout
-            )
-            # Empty for the group of all ranks.
-            parents = options.global_ranks_in_group or range(self.size())
-            backend.options.global_ranks_in_group = [parents[one] for one in ranks]
-            kind = default if any(one.type != "cpu" for one in devices) else part.BackendType.GLOO
+        # Empty for the group of all ranks.
+        parents = backends[0].options.global_ranks_in_group or range(self.size())
+        for number, (devices, backend) in enumerate(zip(together, backends, strict=True)):
+            own_store = c10d.PrefixStore(str(number), store)
+            options = copy.deepcopy(backend.options)
+            if isinstance(backend, _C.Communicator):
+                options.split_from = backend
+                options._timeout = timeout or options._timeout
+                own = _C.Communicator(own_store, rank, size, options)
+                kind = default if default in (types.NCCL, types.CUSTOM) else types.CUSTOM
+            else:
+                own = c10d.ProcessGroupGloo(own_store, rank, size, timeout=timeout or options._timeout)
+                kind = default if any(one.type != "cpu" for one in devices) else types.GLOO
+            own.options.global_ranks_in_group = [parents[one] for one in ranks]
             for device in devices:
-                part._register_backend(device, kind, backend)
+                part._register_backend(device, kind, own)
         part._set_group_name(group_name or f"{self.group_name}:{key}")
         part._set_group_desc(group_desc or f"{self.group_desc}:split:{count}")
         return part

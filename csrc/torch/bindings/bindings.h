@@ -12,6 +12,8 @@ void bind_checkpoints(pybind11::module_& m);
 // Simulated time, whose costs Python knows.
 void bind_clock(pybind11::module_& m);
 void bind_compiled_kernels(pybind11::module_& m);
+// The backend of torch.distributed; csrc/distributed has it.
+void bind_distributed(pybind11::module_& m);
 // The ops in progress, and what fell back.
 void bind_explain(pybind11::module_& m);
 void bind_graphs(pybind11::module_& m);

@@ -315,6 +315,7 @@ PYBIND11_MODULE(_C, m) {
   bind_compiled_kernels(m);
   bind_captured_calls(m);
   bind_ipc(m);
+  bind_distributed(m);
   bind_explain(m);
   bind_ops(m);
 }

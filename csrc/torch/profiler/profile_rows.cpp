@@ -55,6 +55,8 @@ std::string kernel_name(const std::string& op_name, runtime::ShapeClass shape_cl
   constexpr std::string_view kAten = "aten::", kForeach = "_foreach_";
   const bool is_aten = op_name.compare(0, kAten.size(), kAten) == 0;
   const std::string own = is_aten ? op_name.substr(kAten.size()) : op_name;
+  // Tools look for NCCL's kernels by their names alone.
+  if (own.starts_with("ncclDevKernel")) return own;
   const std::string prefix = device_name() + "::";
   if (device_type() != c10::DeviceType::CUDA) return prefix + own;
   if (own.compare(0, kForeach.size(), kForeach) == 0)

@@ -59,8 +59,9 @@ def start() -> None:
 
 
 def collective_ns(device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-    """Return nanoseconds of a collective, by the links of a device's chip; time is simulated."""
-    assert _estimator is not None, "start() has been called"
+    """Return nanoseconds of a collective, by the links of a device's chip; 0 where time is not simulated."""
+    if _estimator is None:
+        return 0
     return _estimator.collective_ns(device, name, size_bytes, num_ranks)
 
 

@@ -29,8 +29,8 @@ def work(rank):
     mesh = init_device_mesh(name, (2, 2), mesh_dim_names=("dp", "tp"))
     sums = [total(mesh[dim].get_group()) for dim in ("dp", "tp")]
     assert sums == [2 * (rank % 2) + 2, 4 * (rank // 2) + 1], sums
-    # On the host, too: the parent has one backend for both, and so has each part.
-    assert total(mesh["tp"].get_group(), "cpu") == 4 * (rank // 2) + 1
+    if "cpu" in backend:
+        assert total(mesh["tp"].get_group(), "cpu") == 4 * (rank // 2) + 1
     # Only some ranks get a group, which are then in more groups than the others.
     assert (dist.split_group(split_ranks=[[0, 1]]) is None) == (rank > 1)
     crossed = dist.split_group(split_ranks=[[0, 2], [1, 3]])

@@ -1,0 +1,126 @@
+// torch_loom._C's class of communicators, and its options.
+#include "torch/bindings/bindings.h"
+
+#include <pybind11/chrono.h>
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "distributed/communicator.h"
+#include "torch/bindings/guarded.h"
+
+namespace py = pybind11;
+
+namespace loom::glue {
+
+namespace {
+
+using distributed::Communicator;
+using distributed::GroupOptions;
+using distributed::NcclConfig;
+using std::chrono::milliseconds;
+using PythonCost = std::function<int64_t(int, const std::string&, uint64_t, int)>;
+
+// Leaked, so that no Python object is released after the interpreter has gone.
+PythonCost*& python_cost() {
+  static PythonCost* cost = nullptr;
+  return cost;
+}
+
+// Python is asked once for each kind, size and group.
+int64_t cost_of(int device, const char* name, uint64_t bytes, int num_ranks) {
+  using Key = std::tuple<int, std::string, uint64_t, int>;
+  static auto* const mutex = new std::mutex;
+  static auto* const known = new std::map<Key, int64_t>;
+  constexpr size_t kMost = 1 << 16;
+  const Key key{device, name, bytes, num_ranks};
+  {
+    const std::lock_guard<std::mutex> lock(*mutex);
+    if (const auto found = known->find(key); found != known->end()) return found->second;
+  }
+  int64_t nanoseconds;
+  {
+    const py::gil_scoped_acquire gil;
+    nanoseconds = (*python_cost())(device, name, bytes, num_ranks);
+  }
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (known->size() < kMost) known->emplace(key, nanoseconds);
+  return nanoseconds;
+}
+
+c10::intrusive_ptr<Communicator> make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                      const c10::intrusive_ptr<GroupOptions>& options) {
+  const py::gil_scoped_release no_gil;
+  return c10::make_intrusive<Communicator>(store, rank, size, options);
+}
+
+void bind_options(py::module_& m) {
+  py::class_<NcclConfig>(m, "CommunicatorConfig")
+      .def(py::init<>())
+      .def_readwrite("blocking", &NcclConfig::blocking)
+      .def_readwrite("cga_cluster_size", &NcclConfig::cga_cluster_size)
+      .def_readwrite("min_ctas", &NcclConfig::min_ctas)
+      .def_readwrite("max_ctas", &NcclConfig::max_ctas)
+      .def_readwrite("net_name", &NcclConfig::net_name)
+      .def_readwrite("split_share", &NcclConfig::split_share)
+      .def_readwrite("traffic_class", &NcclConfig::traffic_class)
+      .def_readwrite("collnet_enable", &NcclConfig::collnet_enable)
+      .def_readwrite("cta_policy", &NcclConfig::cta_policy)
+      .def_readwrite("shrink_share", &NcclConfig::shrink_share)
+      .def_readwrite("nvls_ctas", &NcclConfig::nvls_ctas)
+      .def_readwrite("n_channels_per_net_peer", &NcclConfig::n_channels_per_net_peer)
+      .def_readwrite("nvlink_centric_sched", &NcclConfig::nvlink_centric_sched);
+  py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(m, "CommunicatorOptions")
+      .def(py::init([](const std::string& backend, milliseconds timeout, bool is_high_priority_stream) {
+             auto options = c10::make_intrusive<GroupOptions>(backend, timeout);
+             options->is_high_priority_stream = is_high_priority_stream;
+             return options;
+           }),
+           py::arg("backend"), py::arg("timeout"), py::arg("is_high_priority_stream") = false)
+      // As ProcessGroupNCCL.Options is called, with NCCL's time.
+      .def(py::init([](bool is_high_priority_stream) {
+             auto options = c10::make_intrusive<GroupOptions>("nccl", std::chrono::minutes(10));
+             options->is_high_priority_stream = is_high_priority_stream;
+             return options;
+           }),
+           py::arg("is_high_priority_stream") = false)
+      .def_readwrite("is_high_priority_stream", &GroupOptions::is_high_priority_stream)
+      .def_readwrite("config", &GroupOptions::config)
+      .def_readwrite("split_color", &GroupOptions::split_color)
+      .def_readwrite("split_from", &GroupOptions::split_from)
+      .def("__copy__", [](const GroupOptions& self) { return c10::make_intrusive<GroupOptions>(self); })
+      .def("__deepcopy__",
+           [](const GroupOptions& self, const py::dict&) { return c10::make_intrusive<GroupOptions>(self); });
+}
+
+}  // namespace
+
+void bind_distributed(py::module_& m) {
+  // The classes that these derive from.
+  py::module_::import("torch._C._distributed_c10d");
+  bind_options(m);
+  using no_gil = py::call_guard<py::gil_scoped_release>;
+  py::class_<Communicator, c10d::Backend, c10::intrusive_ptr<Communicator>>(m, "Communicator")
+      .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+      .def_property_readonly("options", [](const Communicator& self) { return self.options(); })
+      .def_property_readonly("uid", [](const Communicator& self) { return self.getID(); })
+      .def("comm_split_count", &Communicator::num_splits)
+      .def("_is_initialized", &Communicator::is_connected)
+      .def("_set_default_timeout", &Communicator::setTimeout, py::arg("timeout"), no_gil())
+      .def("get_error", &Communicator::getError)
+      .def("abort", &Communicator::abort, no_gil())
+      .def("shutdown", &Communicator::shutdown, no_gil());
+  m.def("set_collective_cost", [](PythonCost cost) {
+    python_cost() = new PythonCost(std::move(cost));
+    distributed::set_cost_of(&cost_of);
+  });
+  m.def("set_collective_checks", &distributed::set_checks);
+  m.def("abort_collectives", &distributed::abort_all, no_gil());
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,40 @@
+// Collectives over a transport: what each rank shows and takes in each round.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distributed/operation.h"
+#include "distributed/transport.h"
+
+namespace loom::distributed {
+
+struct Bytes {
+  char* data = nullptr;
+  size_t size = 0;
+};
+
+// One operation of a rank. A list of pieces has one for each rank, or none; what is not taken is empty.
+struct Task {
+  Operation operation;
+  std::vector<Bytes> gives;  // one that all ranks see (kAllReduce, kAllGather, …), or one for each rank
+  std::vector<Bytes> takes;  // one, or one of each rank
+  c10::ScalarType dtype = c10::ScalarType::Byte;
+  double factor = 1;  // of kScaledSum
+};
+
+// Moves the bytes. Throws Error where the ranks' operations do not belong together, a rank has failed or
+// ended, and TimedOut.
+struct Rules {
+  Transport::Clock::time_point deadline;
+  bool checks = true;            // false: what does not belong together waits until the time is over
+  bool one_device_each = false;  // two ranks on one device are refused
+};
+void run_collective(Transport& transport, const Task& task, const Rules& rules);
+// Sends and receives that are under way together.
+void run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules);
+
+}  // namespace loom::distributed

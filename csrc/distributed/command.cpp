@@ -1,0 +1,88 @@
+#include "distributed/command.h"
+
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "driver/error.h"
+
+namespace loom::distributed {
+
+namespace {
+
+std::string timeout_text(const Command& command, int rank, std::chrono::milliseconds took) {
+  const Task& task = command.tasks.front();
+  const Operation& operation = task.operation;
+  size_t taken = 0;
+  for (const Bytes& bytes : task.takes) taken += bytes.size;
+  const size_t item =
+      operation.dtype < 0 ? 1 : c10::elementSize(static_cast<c10::ScalarType>(operation.dtype));
+  return "[Rank " + std::to_string(rank) +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" +
+         std::to_string(operation.sequence) + ", OpType=" + nccl_name_of(operation.kind) +
+         ", NumelIn=" + std::to_string(operation.numel) + ", NumelOut=" + std::to_string(taken / item) +
+         ", Timeout(ms)=" + std::to_string(command.timeout.count()) + ") ran for " +
+         std::to_string(took.count()) + " milliseconds before timing out.";
+}
+
+bool ends_process() {
+  const char* const handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
+  return handling == nullptr || std::string(handling) != "0";
+}
+
+}  // namespace
+
+void Command::run(void* command, driver::Stream) { static_cast<Command*>(command)->run(); }
+
+void Command::release(void* command) noexcept {
+  Command* const own = static_cast<Command*>(command);
+  own->shared->num_pending.fetch_sub(1);
+  delete own;
+}
+
+void Command::run() {
+  Transport& transport = shared->transport;
+  const auto began = Transport::Clock::now();
+  const Rules rules{began + timeout, checks(), shared->name == "nccl"};
+  std::string reason;
+  try {
+    transport.connect(rules.deadline);
+    transport.check_failures();
+    for (size_t i = 0; i < tasks.size();) {
+      size_t end = i;
+      while (end < tasks.size() && is_message_kind(tasks[end].operation.kind)) ++end;
+      if (end != i) {
+        run_messages(transport, {tasks.data() + i, end - i}, rules);
+        i = end;
+      } else {
+        run_collective(transport, tasks[i++], rules);
+      }
+    }
+    return;
+  } catch (const TimedOut& error) {
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Transport::Clock::now() - began);
+    reason = timeout_text(*this, transport.rank(), took) + " " + error.what() + ": " +
+             tasks.front().operation.text();
+    shared->has_timed_out = true;
+    if (!checks() && ends_process()) {
+      std::fprintf(stderr, "%s\nTo avoid data inconsistency, we are taking the entire process down.\n",
+                   reason.c_str());
+      std::fflush(stderr);
+      std::abort();
+    }
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  transport.fail(reason);
+  // Who waits for the work gets it, and who waits for the stream.
+  try {
+    C10_THROW_ERROR(DistBackendError, reason);
+  } catch (...) {
+    outcome->fail(std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace loom::distributed

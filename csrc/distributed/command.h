@@ -1,0 +1,30 @@
+// What a stream runs when it reaches a collective.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "distributed/communicator.h"
+#include "distributed/work.h"
+#include "driver/driver.h"
+
+namespace loom::distributed {
+
+inline bool is_message_kind(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
+
+struct Command {
+  std::shared_ptr<Shared> shared;
+  std::shared_ptr<Outcome> outcome;
+  std::vector<Task> tasks;
+  std::chrono::milliseconds timeout{};
+
+  // Called once, or by a graph any number of times.
+  static void run(void* command, driver::Stream stream);
+  static void release(void* command) noexcept;
+
+ private:
+  void run();
+};
+
+}  // namespace loom::distributed

@@ -1,0 +1,151 @@
+// The backend of torch.distributed for these devices. A collective is a command on a stream of the
+// communicator, which waits for the current stream when it is called; the call returns at once, and waiting
+// for its Work makes the current stream wait.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "distributed/collectives.h"
+#include "distributed/issue.h"
+
+namespace loom::distributed {
+
+// How long a collective takes on the device, in nanoseconds: asked for each name, size and group once.
+using CostOf = int64_t (*)(int device, const char* name, uint64_t bytes, int num_ranks);
+void set_cost_of(CostOf cost_of) noexcept;
+// Whether what does not belong together is refused (else it waits, as under NCCL).
+void set_checks(bool checks) noexcept;
+bool checks() noexcept;
+
+// What ncclConfig_t has: kept, and without effect.
+struct NcclConfig {
+  int blocking = -1, cga_cluster_size = -1, min_ctas = -1, max_ctas = -1, split_share = -1,
+      traffic_class = -1, collnet_enable = -1, cta_policy = -1, shrink_share = -1, nvls_ctas = -1,
+      n_channels_per_net_peer = -1, nvlink_centric_sched = -1;
+  std::string net_name;
+};
+
+struct GroupOptions : c10d::Backend::Options {
+  explicit GroupOptions(std::string backend, std::chrono::milliseconds timeout)
+      : c10d::Backend::Options(std::move(backend), timeout) {}
+  NcclConfig config;
+  bool is_high_priority_stream = false;
+  int64_t split_color = 0;
+  // A group that this one is a part of, as new_group() says; it counts that.
+  c10::intrusive_ptr<c10d::Backend> split_from;
+};
+
+// What commands share with the communicator, and outlives it.
+struct Shared {
+  Shared(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks)
+      : transport(std::move(store), rank, num_ranks) {}
+  Transport transport;
+  std::string name;
+  std::atomic<int64_t> num_pending{0};
+  std::atomic<bool> has_timed_out{false};
+};
+
+class Communicator final : public c10d::Backend {
+ public:
+  Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+               c10::intrusive_ptr<GroupOptions> options);
+  ~Communicator() override;
+
+  template <typename T>
+  using Ptr = c10::intrusive_ptr<T>;
+  using WorkPtr = Ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using Lists = std::vector<Tensors>;
+
+  const std::string getBackendName() const override { return options_->backend; }
+  Ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  const Ptr<GroupOptions>& options() const noexcept { return options_; }
+  bool supportsSplitting() const override { return true; }
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, Lists& inputs, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recv(Tensors& tensors, int peer, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+  // Null for a rank that is not in the part.
+  Ptr<c10d::Backend> split(const Ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                           const Ptr<c10d::Backend::Options>& options) override;
+  void count_split() noexcept { num_splits_.fetch_add(1); }
+  int64_t num_splits() const noexcept { return num_splits_.load(); }
+
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_.load(); }
+  c10d::ErrorType getError() override;
+  void eagerConnectSingleDevice(at::Device device) override;
+  bool is_connected() const noexcept { return shared_->transport.is_connected(); }
+  // Ends what is under way, here and on other ranks, and refuses everything from now on. Does not wait.
+  void abort() override;
+  // Waits for what is under way, as long as a collective may take.
+  void shutdown() override;
+
+ private:
+  Step step(Kind kind, const at::Tensor& described);
+  WorkPtr issue(Step&& step, std::chrono::milliseconds timeout, Tensors results, bool blocks_host = false);
+  // Submits them as one command; `title`: of the row in a profile.
+  WorkPtr submit(std::vector<Step>&& steps, std::chrono::milliseconds timeout, Tensors results,
+                 bool blocks_host, const std::string& title);
+  // Several calls as one command, unless the program coalesces already.
+  WorkPtr together(const std::function<void(size_t)>& each, size_t count);
+  WorkPtr message(Kind kind, Tensors& tensors, int peer);
+  c10::Stream stream(c10::Device device, int peer);
+  void set_reduction(Step& step, const c10d::ReduceOp& op);
+
+  const Ptr<c10d::Store> store_;
+  const Ptr<GroupOptions> options_;
+  const std::shared_ptr<Shared> shared_;
+  std::atomic<uint64_t> sequence_{0};
+  std::atomic<int64_t> num_splits_{0};
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, int64_t> streams_;  // by device and peer; −1: of collectives
+  std::map<std::vector<int>, int> splits_;          // how often each list of ranks was split off
+  bool is_coalescing_ = false;
+  std::vector<Step> coalesced_;
+  Tensors coalesced_results_;
+};
+
+// Aborts all that there are: the process ends, and must not wait for other ranks.
+void abort_all() noexcept;
+
+}  // namespace loom::distributed

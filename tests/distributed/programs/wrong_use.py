@@ -1,0 +1,104 @@
+"""Ranks that do not call the same collectives: all of them raise, with the lines of both."""
+
+import ast
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from tests.distributed.programs.ranks import run
+
+kind = ast.literal_eval(sys.argv[1])
+
+
+def check(rank):
+    x = torch.ones(8, device="loom")
+    dist.all_reduce(x)
+    torch.loom.synchronize()
+    began = time.monotonic()
+    try:
+        wrong(rank, x)
+        torch.loom.synchronize()
+    except dist.DistBackendError as error:
+        text = str(error)
+    else:
+        raise AssertionError("nothing was raised")
+    for part in WANTED[kind]:
+        assert part in text, text
+    assert time.monotonic() - began < 15
+    # The group is of no use any more, and says so at once.
+    try:
+        dist.all_reduce(x)
+        torch.loom.synchronize()
+    except dist.DistBackendError:
+        pass
+    else:
+        raise AssertionError("the group goes on")
+
+
+def wrong(rank, x):
+    if kind == "shape":
+        dist.all_reduce(torch.ones(4 if rank == 0 else 400, device="loom"))
+    elif kind == "dtype":
+        dist.all_reduce(x if rank == 0 else x.int())
+    elif kind == "root":
+        dist.broadcast(x, rank)
+    elif kind == "reduction":
+        dist.all_reduce(x, dist.ReduceOp.SUM if rank == 0 else dist.ReduceOp.MAX)
+    elif kind == "order":
+        out = torch.empty(16, device="loom")
+        calls = [lambda: dist.all_reduce(x), lambda: dist.all_gather_into_tensor(out, x)]
+        for call in calls if rank == 0 else reversed(calls):
+            call()
+    elif kind == "message":
+        dist.send(x, 1) if rank == 0 else dist.recv(x[:4], 0)
+        if rank == 0:
+            dist.all_reduce(x)
+    elif kind == "split":
+        sizes = [2, 6] if rank == 0 else [4, 4]
+        dist.all_to_all_single(torch.empty(8, device="loom"), x, [4, 4], sizes)
+    elif kind == "missing":
+        if rank == 0:
+            dist.all_reduce(x)
+        else:
+            time.sleep(3)
+            dist.all_reduce(x)
+    elif kind == "abort":
+        work = dist.all_reduce(x, async_op=True) if rank == 0 else None
+        dist.group.WORLD._get_backend(x.device).abort() if rank == 0 else time.sleep(0.5)
+        if rank == 1:
+            dist.all_reduce(x)
+        del work
+    elif kind == "killed":
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.all_reduce(x)
+
+
+HERE = "wrong_use.py:"
+WANTED = {
+    "shape": (
+        "rank 0 called all_reduce(float32 [4], sum)",
+        "rank 1 called all_reduce(float32 [400], sum)",
+        HERE,
+    ),
+    "dtype": ("all_reduce(float32 [8], sum)", "all_reduce(int32 [8], sum)", HERE),
+    "root": ("broadcast(float32 [8], root 0)", "broadcast(float32 [8], root 1)", HERE),
+    "reduction": ("all_reduce(float32 [8], sum)", "all_reduce(float32 [8], max)", HERE),
+    "order": ("rank 0 called all_reduce(", "rank 1 called all_gather(", HERE),
+    "message": ("a message does not fit", "send(float32 [8]", "recv(float32 [4]", HERE),
+    "split": ("which takes 16 bytes: all_to_all", HERE),
+    "missing": ("Watchdog caught collective operation timeout", "OpType=ALLREDUCE, NumelIn=8", HERE),
+    "abort": ("the communicator was aborted on rank 0",),
+    "killed": ("rank 1 has ended",),
+}
+seconds = 2 if kind == "missing" else 20
+try:
+    run(2, check, "loom", timeout=timedelta(seconds=seconds))
+except AssertionError as error:
+    assert kind == "killed" and str(error) == f"[0, {int(signal.SIGKILL)}]", error
+assert not [name for name in os.listdir("/dev/shm") if name.startswith("loom")]

@@ -1,0 +1,31 @@
+"""The backend of torch.distributed: values, and which calls are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs"
+SETTINGS = {"TORCH_LOOM_DEVICES": "3", "TORCH_LOOM_MEMORY": "1GiB", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("launch", ["auto", "blocking"])
+@pytest.mark.parametrize("size", [2, 3])
+def test_values(fork_loom: PythonRunner, size: int, launch: str) -> None:
+    settings = {**SETTINGS, "TORCH_LOOM_LAUNCH": launch}
+    fork_loom(PROGRAMS / "collectives.py", settings, given=("loom", size))
+
+
+def test_values_under_the_name_cuda(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "collectives.py", SETTINGS, given=("cuda", 2))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["shape", "dtype", "root", "reduction", "order", "message", "split", "missing", "abort", "killed"],
+)
+def test_wrong_use_raises_on_all_ranks(fork_loom: PythonRunner, kind: str) -> None:
+    fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=kind)
