@@ -88,7 +88,7 @@ ALLOWED = {
     "cuda.names": {"_C"} | BESIDE,
     "rbln": {"_C", "compiler", "device", "distributed"} | BESIDE,
     "device": {"_C", "cuda.names", "kernels", "ops"} | BESIDE,
-    "kernels": {"_C"} | BESIDE,
+    "kernels": {"_C", "chips", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
     "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,

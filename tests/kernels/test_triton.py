@@ -41,6 +41,12 @@ def test_a_kernel_that_does_not_end_is_named(run_python: PythonRunner) -> None:
     assert "TORCH_LOOM_KERNEL_TIMEOUT" in shown
 
 
+@pytest.mark.parametrize(("choice", "chosen"), [("first", "16 16\n"), ("model", "32 128\n")])
+def test_the_choice_among_configurations(run_python: PythonRunner, choice: str, chosen: str) -> None:
+    settings = {**NAME, "TORCH_LOOM_AUTOTUNE": choice, "TORCH_LOOM_CHIP": "h100"}
+    assert run_python(PROGRAMS / "tuned.py", settings).stdout == chosen
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 

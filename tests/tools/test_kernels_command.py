@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from torch_loom.tools.kernels import checks_text, merged
-from torch_loom.tools.kernels_page import page
+from torch_loom.tools.kernels import merged
+from torch_loom.tools.kernels_page import checks_text, page
 
 PROGRAM = Path(__file__).parents[1] / "kernels" / "programs" / "launched_kernels.py"
 

@@ -71,12 +71,16 @@ def register() -> Exception | None:
             importlib.import_module("torch_loom.rbln.collectives").register()
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
-        importlib.import_module("torch_loom.kernels.triton.installation").install(name)
+        importlib.import_module("torch_loom.kernels.triton.installation").install(name, _chip_of)
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
         stand_in.register(OWN_NAME if isinstance(error, ConfigurationError) else name, OWN_NAME, error)
         return error
     return None
+
+
+def _chip_of(device: int) -> Any:
+    return importlib.import_module("torch_loom.device._core.first_use")._chip_figures(device).chip
 
 
 def _reject_taken_name(name: str) -> None:

@@ -65,15 +65,6 @@ def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda one: -one["seconds"])
 
 
-def checks_text(kernel: dict[str, Any]) -> str:
-    """Return in words how the accesses of a kernel are checked."""
-    if kernel["is_watched"]:
-        return "each, watched"
-    checks = kernel["checks"]
-    names = {"ends": "by block", "rows": "by row", "each": "one by one"}
-    return ", ".join(f"{checks[key]} {name}" for key, name in names.items() if checks.get(key)) or "none"
-
-
 def _show(kernels: list[dict[str, Any]]) -> None:
     if not kernels:
         console.out.print("The program launched no Triton kernel.", highlight=False)
@@ -95,7 +86,7 @@ def _show(kernels: list[dict[str, Any]]) -> None:
             duration(one["seconds"] / one["launches"]),
             size_text(round(one["bytes"])),
             f"{one['shapes'][0]['occupancy']:.0%}",
-            checks_text(one),
+            kernels_page.checks_text(one),
         )
     chip = kernels[0]["shapes"][0]["chip"]
     console.out.print(table)

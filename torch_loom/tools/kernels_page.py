@@ -15,9 +15,19 @@ _STYLE = """
 body{max-width:1500px}.pair{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1fr);gap:12px}
 @media (max-width:900px){.pair{grid-template-columns:minmax(0,1fr)}}
 .pair pre{white-space:pre;max-height:70vh;margin:0;line-height:1.4}
-.pair{align-items:start}.pair b{display:block;font-size:13px;color:var(--dim);font-weight:600;margin:8px 0 4px}
+.pair{align-items:start}
+.pair b{display:block;font-size:13px;color:var(--dim);font-weight:600;margin:8px 0 4px}
 .no{color:var(--dim);user-select:none}
 """
+
+
+def checks_text(kernel: dict[str, Any]) -> str:
+    """Return in words how the accesses of a kernel are checked."""
+    if kernel["is_watched"]:
+        return "each, watched"
+    checks = kernel["checks"]
+    names = {"ends": "by block", "rows": "by row", "each": "one by one"}
+    return ", ".join(f"{checks[key]} {name}" for key, name in names.items() if checks.get(key)) or "none"
 
 
 def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
@@ -52,8 +62,6 @@ def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
 
 
 def _kernel(number: int, kernel: dict[str, Any]) -> list[str]:
-    from torch_loom.tools.kernels import checks_text
-
     constants = ", ".join(f"{name}={value}" for name, value in kernel["constants"].items())
     options = ", ".join(f"{name}={kernel['options'][name]}" for name in ("num_warps", "num_stages"))
     rows = []

@@ -10,8 +10,8 @@ import torch
 
 from torch_loom.chips import rates
 from torch_loom.chips.cost import launches
-from torch_loom.device._core.first_use import _chip_figures
 from torch_loom.errors import LoomError
+from torch_loom.kernels.triton.device_chips import chip_of
 from torch_loom.kernels.triton.library import header_of
 
 
@@ -27,11 +27,6 @@ def footprint(given: Sequence[Any], parameters: str, are_written: Sequence[bool]
     for tensor, is_written in tensors.values():
         found[is_written] += tensor.numel() * tensor.element_size()
     return found[0], found[1]
-
-
-def chip_of(device: int) -> Any:
-    """Return the description of a device's chip."""
-    return _chip_figures(device).chip  # type: ignore[attr-defined]
 
 
 def seconds_of_choice(tuner: Any, arguments: Sequence[Any], config: Any, meta: dict[str, Any]) -> float:

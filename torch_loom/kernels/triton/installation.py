@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from torch_loom import config as loom_config
 from torch_loom import late
 from torch_loom.patches.declared import CUDA_NAME
 
+if TYPE_CHECKING:
+    from torch_loom.chips.chip import Chip
 
-def install(name: str) -> None:
+
+def install(name: str, chip_of: Callable[[int], Chip]) -> None:
     """Have Triton find the devices of this name, now or once it is imported.
 
     Under ``TRITON_INTERPRET=1`` its kernels run in Python, and nothing is changed.
@@ -19,7 +23,7 @@ def install(name: str) -> None:
     if loom_config.interprets_triton():
         late.after_import("triton.runtime.autotuner", _time_no_choices)
         return
-    late.after_import("triton.backends", lambda: _replace_backend(name))
+    late.after_import("triton.backends", lambda: _replace_backend(name, chip_of))
     late.after_import("triton.compiler.compiler", _make_texts_for_gpus)
     late.after_import("triton.runtime.autotuner", _time_no_choices)
 
@@ -39,7 +43,7 @@ def _make_texts_for_gpus() -> None:
     CUDA_NAME.put(compiler.AsmDict, __missing__=missing)
 
 
-def _replace_backend(name: str) -> None:
+def _replace_backend(name: str, chip_of: Callable[[int], Chip]) -> None:
     # Triton takes one backend for a target and one driver: those of NVIDIA would look for its driver.
     backends: Any = sys.modules["triton.backends"]
     for key, backend in list(backends.backends.items()):
@@ -49,6 +53,7 @@ def _replace_backend(name: str) -> None:
     compiler = importlib.import_module("torch_loom.kernels.triton.compiler")
     driver = importlib.import_module("torch_loom.kernels.triton.driver")
     driver.set_device_name(name)
+    importlib.import_module("torch_loom.kernels.triton.device_chips").set_chip_of(chip_of)
     backends.backends["nvidia"] = backends.Backend(compiler.HostBackend, driver.HostDriver)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from torch_loom import config
 from torch_loom.chips import rates
 from torch_loom.chips.cost import launches
-from torch_loom.kernels.triton.forecast import chip_of, footprint
+from torch_loom.kernels.triton.device_chips import chip_of
+from torch_loom.kernels.triton.forecast import footprint
 from torch_loom.kernels.triton.library import Loaded
 
 # One launch: device, kernel, grid, whole numbers, bytes that are read and written.
