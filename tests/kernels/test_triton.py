@@ -47,6 +47,24 @@ def test_the_choice_among_configurations(run_python: PythonRunner, choice: str, 
     assert run_python(PROGRAMS / "tuned.py", settings).stdout == chosen
 
 
+def test_a_child_that_was_forked_before_the_first_launch(run_python: PythonRunner) -> None:
+    shown = run_python(PROGRAMS / "forked.py", NAME).stdout
+    assert shown == "child 2.0\nparent 2.0\n"
+
+
+def test_many_threads(run_python: PythonRunner) -> None:
+    assert run_python(PROGRAMS / "many_threads.py", NAME).stdout == "8 threads, 10000 launches\n"
+
+
+def test_ctrl_c_in_a_compilation(run_python: PythonRunner, tmp_path: Path) -> None:
+    folders = {
+        "TORCH_LOOM_KERNEL_CACHE": str(tmp_path / "loom"),
+        "TRITON_CACHE_DIR": str(tmp_path / "triton"),
+    }
+    shown = run_python(PROGRAMS / "interrupted.py", {**NAME, **folders}).stdout
+    assert shown == "interrupted\n2.0 []\n"
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 

@@ -47,9 +47,10 @@ def _replace_backend(name: str, chip_of: Callable[[int], Chip]) -> None:
     # Triton takes one backend for a target and one driver: those of NVIDIA would look for its driver.
     backends: Any = sys.modules["triton.backends"]
     for key, backend in list(backends.backends.items()):
-        if key != "nvidia" and not backend.driver.is_active():
-            continue
-        del backends.backends[key]
+        # AMD's would ask for devices, after which no child may be forked that uses them.
+        is_other = key == "amd" or (key != "nvidia" and not backend.driver.is_active())
+        if not is_other:
+            del backends.backends[key]
     compiler = importlib.import_module("torch_loom.kernels.triton.compiler")
     driver = importlib.import_module("torch_loom.kernels.triton.driver")
     driver.set_device_name(name)
