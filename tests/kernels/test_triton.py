@@ -65,6 +65,12 @@ def test_ctrl_c_in_a_compilation(run_python: PythonRunner, tmp_path: Path) -> No
     assert shown == "interrupted\n2.0 []\n"
 
 
+@pytest.mark.timeout(300)
+def test_inductor_generates_what_it_does_for_a_gpu(run_python: PythonRunner) -> None:
+    settings = {**NAME, "TORCH_LOOM_INDUCTOR": "triton", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    run_python(PROGRAMS / "inductor_triton.py", settings)
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 
