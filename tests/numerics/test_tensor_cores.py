@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.conftest import PythonRunner
 from tests.numerics import silicon_reference as reference
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import tensor_core
 from torch_loom.numerics._ops import ops
 from torch_loom.numerics.tensor_cores import chip_rule
 
+PROGRAMS = Path(__file__).parent / "programs"
 CHIPS = ("v100", "t4", "a100", "l4", "h100", "b200")
 
 
@@ -188,3 +192,9 @@ def test_bad_input() -> None:
         chip_rule("a100", torch.float8_e4m3fn, torch.float8_e4m3fn)
     with tensor_core(chip="v100"), pytest.raises(FormatError, match="no rule for Volta"):
         torch.ones(4, 4).bfloat16() @ torch.ones(4, 4).bfloat16()
+
+
+def test_a_setting_makes_products_the_chips(warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_MATMUL": "tensor_core", "TORCH_LOOM_CHIP": "h100"}
+    result = warm_python(PROGRAMS / "products_by_setting.py", env)
+    assert "products are the chip's" in result.stdout

@@ -72,6 +72,9 @@ def register() -> Exception | None:
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
         _register_compilers()
         importlib.import_module("torch_loom.kernels.triton.installation").install(name, _chip_of)
+        if config.matmul() == "tensor_core":
+            chip = config.resolve().chips[0]
+            importlib.import_module("torch_loom.numerics.tensor_cores").TensorCores(chip).__enter__()
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
         stand_in.register(OWN_NAME if isinstance(error, ConfigurationError) else name, OWN_NAME, error)

@@ -49,8 +49,10 @@ from torch_loom.config.settings import (
     LIBRARIES,
     LOG_LEVEL,
     MACHINE,
+    MATMUL,
     MEMORY,
     MEMORY_POLICY,
+    NUMERICS,
     NVML,
     PROTECT,
     RBLN_C10D_ASYNC,
@@ -268,6 +270,16 @@ def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
         required(CUBLASLT_UNIFIED_WORKSPACE, {}),
         CUBLAS_WORKSPACE_CONFIG.env if text and not pairs else "",
     )
+
+
+def matmul() -> str:
+    """Return whose sums products have: "engine" or "tensor_core"."""
+    return required(MATMUL, {})
+
+
+def numerics() -> str:
+    """Return whose sums PyBuda's Silicon devices have: "fast" or "silicon"."""
+    return required(NUMERICS, {})
 
 
 def compiler() -> str:

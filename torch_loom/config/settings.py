@@ -437,6 +437,22 @@ COMPILE_CACHE = Setting(
     parse=parse_compile_cache,
     configurable=False,
 )
+MATMUL = _choice(
+    "TORCH_LOOM_MATMUL",
+    ["engine", "tensor_core"],
+    default="engine",
+    meaning="Whose sums products have in the thread that imports torch: the CPU's kernels', or those of the "
+    "matrix instructions of TORCH_LOOM_CHIP, as under torch_loom.numerics.tensor_core.",
+    configurable=False,
+)
+NUMERICS = _choice(
+    "TORCH_LOOM_NUMERICS",
+    ["fast", "silicon"],
+    default="fast",
+    meaning="Whose sums PyBuda's Silicon devices of Tensix chips have: float32's, rounded once, or the "
+    "matrix unit's own (docs/numerics.md).",
+    configurable=False,
+)
 FALLBACK = _choice(
     "TORCH_LOOM_FALLBACK",
     ["allow", "warn", "error"],

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_loom import numerics
+from torch_loom.config import numerics as numerics_setting
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.chips import chip_name, device_type, num_chips_available
 from torch_loom.pybuda.config import _get_global_compiler_config
@@ -83,6 +84,8 @@ class ChipDevice(Device):
             config.default_df_override or self.fp32_fallback,
             fidelity=config.default_math_fidelity,
             accumulate=config.default_accumulate_df,
+            mode=numerics_setting(),
+            chip=self.chip,
         )
 
 
