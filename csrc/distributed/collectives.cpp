@@ -47,7 +47,8 @@ class Run {
  private:
   static constexpr size_t kChunk = Slot::kDataBytes;
 
-  // Shows and takes, round after round. `show(slot, number)` writes what this rank shows, `take(peer, data,
+  // Shows and takes, round after round. `show(slot, number)` writes what this rank shows
+  // and returns its bytes, `take(peer, data,
   // number)` reads what a peer shows; `count(operations)` says how many rounds there are.
   template <typename Show, typename Take, typename Count>
   void rounds(Show show, Take take, Count count);
@@ -81,8 +82,7 @@ class Run {
 template <typename Show, typename Take, typename Count>
 void Run::rounds(Show show, Take take, Count count) {
   std::memcpy(transport_.next_slot().header, &task_.operation, sizeof(Operation));
-  show(transport_.next_slot().data, size_t{0});
-  uint64_t round = transport_.post();
+  uint64_t round = transport_.post(show(transport_.next_slot().data, size_t{0}));
   std::vector<Operation> operations(static_cast<size_t>(num_ranks_));
   for (int peer = 0; peer < num_ranks_; ++peer) {
     const Slot& slot = transport_.await(peer, round, rules_.deadline);
@@ -93,8 +93,7 @@ void Run::rounds(Show show, Take take, Count count) {
   for (size_t number = 0; number < num_rounds; ++number) {
     const uint64_t taken = round;
     if (number + 1 < num_rounds) {
-      show(transport_.next_slot().data, number + 1);
-      round = transport_.post();
+      round = transport_.post(show(transport_.next_slot().data, number + 1));
     }
     for (int peer = 0; peer < num_ranks_; ++peer) {
       take(peer, transport_.await(peer, taken, rules_.deadline).data, number);
@@ -141,6 +140,7 @@ void Run::share() {
   const auto show = [&](char* slot, size_t number) {
     const Bytes part = part_of(given, kChunk, number);
     copy(slot, part.data, part.size);
+    return part.size;
   };
   const auto take = [&](int peer, const char* data, size_t number) {
     const bool is_list = task_.takes.size() > 1 || task_.operation.root < 0;
@@ -171,13 +171,17 @@ void Run::exchange() {
   const auto n = static_cast<size_t>(num_ranks_);
   const size_t table = n * sizeof(uint64_t), chunk = (kChunk - table) / n / 64 * 64;
   const auto show = [&](char* slot, size_t number) {
+    size_t end = table;
     for (size_t peer = 0; peer < n; ++peer) {
       const Bytes piece = task_.gives.empty() ? Bytes{} : task_.gives[peer];
       const uint64_t size = piece.size;
       std::memcpy(slot + peer * sizeof size, &size, sizeof size);
       const Bytes part = part_of(piece, chunk, number);
-      if (static_cast<int>(peer) != rank_) show_scaled(slot + table + peer * chunk, part);
+      if (static_cast<int>(peer) == rank_ || part.size == 0) continue;
+      show_scaled(slot + table + peer * chunk, part);
+      end = table + peer * chunk + part.size;
     }
+    return end;
   };
   const bool is_reduced = reduction() != Reduction::kNone;
   std::vector<char> own;
@@ -223,7 +227,11 @@ void Run::reduce_shared() {
   const bool is_kept = task_.operation.root < 0 || is_root();
   // Of two operands the order does not matter.
   const bool is_direct = num_ranks_ == 2 && !is_scaled() && taken.data == given.data;
-  const auto show = [&](char* slot, size_t number) { show_scaled(slot, part_of(given, kChunk, number)); };
+  const auto show = [&](char* slot, size_t number) {
+    const Bytes part = part_of(given, kChunk, number);
+    show_scaled(slot, part);
+    return part.size;
+  };
   const auto take = [&](int peer, const char* data, size_t number) {
     if (!is_kept) return;
     const Bytes part = part_of(taken, kChunk, number);

@@ -109,9 +109,9 @@ void ring_bell(SegmentHeader& of) noexcept {
   }
 }
 
-void sleep_on_bell(SegmentHeader& own, int32_t heard) noexcept {
-  constexpr timespec kLongest{0, 20'000'000};
-  syscall(SYS_futex, &own.bell, FUTEX_WAIT, heard, &kLongest, nullptr, 0);
+void sleep_on_bell(SegmentHeader& own, int32_t heard, std::chrono::nanoseconds longest) noexcept {
+  const timespec patience{0, static_cast<long>(longest.count())};
+  syscall(SYS_futex, &own.bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
 }
 
 }  // namespace loom::distributed

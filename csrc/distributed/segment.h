@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,8 +89,8 @@ class Process {
 // Processes that can map each other's segments have the same.
 std::string machine_name();
 
-// Wake who sleeps on a segment's bell; sleep until it is rung, 20 ms at most.
+// Wake who sleeps on a segment's bell; sleep until it is rung, so long at most.
 void ring_bell(SegmentHeader& of) noexcept;
-void sleep_on_bell(SegmentHeader& own, int32_t heard) noexcept;
+void sleep_on_bell(SegmentHeader& own, int32_t heard, std::chrono::nanoseconds longest) noexcept;
 
 }  // namespace loom::distributed

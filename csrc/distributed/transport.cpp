@@ -1,5 +1,7 @@
 #include "distributed/transport.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <sstream>
@@ -31,52 +33,103 @@ void Transport::connect(Clock::time_point deadline) {
   const std::lock_guard<std::mutex> lock(connecting_);
   if (is_connected()) return;
   if (has_failed()) throw Error(failure());
-  std::vector<std::unique_ptr<Segment>> made(static_cast<size_t>(num_ranks_));
+  const auto n = static_cast<size_t>(num_ranks_);
   if (segments_.empty()) {
-    made[static_cast<size_t>(rank_)] = Segment::make(num_ranks_);
-    segments_ = std::move(made);
-    processes_.resize(static_cast<size_t>(num_ranks_));
+    std::unique_ptr<Segment> made = Segment::make(num_ranks_);
+    segments_.resize(n);
+    processes_.resize(n);
+    remotes_.resize(n);
+    segments_[static_cast<size_t>(rank_)] = std::move(made);
   }
+  if (listener_ == nullptr && num_ranks_ > 1) listener_ = std::make_unique<Listener>();
   const std::string machine = machine_name();
   const FileName& name = segments_[static_cast<size_t>(rank_)]->name();
-  store_->set(key_of(rank_), bytes_of(std::to_string(name.process) + " " + std::to_string(name.descriptor) +
-                                      " " + std::to_string(name.inode) + " " + machine));
+  const Address address = listener_ == nullptr ? Address{"-"} : listener_->address();
+  std::ostringstream text;
+  text << name.process << ' ' << name.descriptor << ' ' << name.inode << ' ' << machine << ' ' << address.host
+       << ' ' << address.port << ' ' << address.token;
+  store_->set(key_of(rank_), bytes_of(text.str()));
   for (int peer = 0; peer < num_ranks_; ++peer) {
     if (peer != rank_) find(peer, machine, deadline);
   }
+  meet(deadline);
+  listener_.reset();
   is_connected_.store(true, std::memory_order_release);
+}
+
+bool Transport::look_up(int peer, Found* found) {
+  if (!store_->check({key_of(peer)})) return false;
+  const std::vector<uint8_t> told = store_->get(key_of(peer));
+  std::istringstream text(std::string(told.begin(), told.end()));
+  text >> found->segment.process >> found->segment.descriptor >> found->segment.inode >> found->machine >>
+      found->address.host >> found->address.port >> found->address.token;
+  return !text.fail();
 }
 
 // What an earlier group left in the store under this name leads nowhere, and is replaced some time.
 void Transport::find(int peer, const std::string& machine, Clock::time_point deadline) {
   std::string reason = "it has not come to its first collective of the group";
-  for (auto pause = 1ms;; pause = std::min(pause * 2, 50ms)) {
+  auto& segment = segments_[static_cast<size_t>(peer)];
+  for (auto pause = 1ms; segment == nullptr; pause = std::min(pause * 2, 50ms)) {
     if (has_failed()) throw Error(failure());
-    if (store_->check({key_of(peer)})) {
-      const std::vector<uint8_t> told = store_->get(key_of(peer));
-      std::istringstream text(std::string(told.begin(), told.end()));
-      FileName name{};
-      std::string its_machine;
-      text >> name.process >> name.descriptor >> name.inode >> its_machine;
-      if (its_machine != machine) {
-        throw NotSupported("collectives of this backend are between processes of one machine: rank " +
-                           std::to_string(rank_) + " is on " + machine + ", rank " + std::to_string(peer) +
-                           " on " + its_machine +
-                           " (boot, process and network namespace). Use gloo with "
-                           "tensors of the host between machines");
-      }
-      auto& segment = segments_[static_cast<size_t>(peer)];
-      segment = Segment::open(name, num_ranks_, &reason);
-      if (segment != nullptr) {
-        processes_[static_cast<size_t>(peer)] = std::make_unique<Process>(name.process);
-        return;
+    Found found;
+    if (look_up(peer, &found)) {
+      if (found.machine == machine) {
+        segment = Segment::open(found.segment, num_ranks_, &reason);
+        if (segment != nullptr) {
+          processes_[static_cast<size_t>(peer)] = std::make_unique<Process>(found.segment.process);
+        }
+      } else if (peer > rank_) {
+        segment = Segment::make(num_ranks_);  // it will connect to this rank
+      } else {
+        const int rounds = connect_to(found.address, rank_, /*has_messages=*/false, &reason);
+        const int messages = rounds == -1 ? -1 : connect_to(found.address, rank_, true, &reason);
+        if (messages == -1 && rounds != -1) close(rounds);
+        if (messages != -1) {
+          segment = Segment::make(num_ranks_);
+          remotes_[static_cast<size_t>(peer)] =
+              std::make_unique<Remote>(rounds, messages, *segment, own(), rank_);
+        }
       }
     }
+    if (segment != nullptr) return;
     if (Clock::now() >= deadline) {
       throw TimedOut("rank " + std::to_string(rank_) + " has waited for rank " + std::to_string(peer) + ": " +
                      reason);
     }
     std::this_thread::sleep_for(pause);
+  }
+}
+
+void Transport::meet(Clock::time_point deadline) {
+  const auto n = static_cast<size_t>(num_ranks_);
+  std::vector<int> rounds(n, -1), messages(n, -1);
+  for (;;) {
+    int missing = -1;
+    for (int peer = rank_ + 1; peer < num_ranks_; ++peer) {
+      const auto place = static_cast<size_t>(peer);
+      if (processes_[place] == nullptr && remotes_[place] == nullptr) missing = peer;
+    }
+    if (missing == -1) return;
+    constexpr int kPatience = 50;
+    const Listener::Arrived arrived = listener_->accept(kPatience);
+    if (arrived.socket != -1) {
+      if (arrived.rank <= rank_ || arrived.rank >= num_ranks_) {
+        close(arrived.socket);
+        continue;
+      }
+      const auto place = static_cast<size_t>(arrived.rank);
+      (arrived.has_messages ? messages : rounds)[place] = arrived.socket;
+      if (messages[place] != -1 && rounds[place] != -1) {
+        remotes_[place] =
+            std::make_unique<Remote>(rounds[place], messages[place], *segments_[place], own(), rank_);
+      }
+    }
+    if (has_failed()) throw Error(failure());
+    if (Clock::now() >= deadline) {
+      throw TimedOut("rank " + std::to_string(rank_) + " has waited for rank " + std::to_string(missing) +
+                     " of another machine to connect to " + listener_->address().host);
+    }
   }
 }
 
@@ -98,7 +151,7 @@ void Transport::check(std::span<const int> peers, Clock::time_point deadline, bo
     if (other.has_failed.load(std::memory_order_acquire) != 0) {
       throw Error(std::string(other.failure, strnlen(other.failure, sizeof other.failure)));
     }
-    if (is_over && processes_[static_cast<size_t>(peer)]->has_ended()) {
+    if (is_over && has_ended(peer)) {
       throw Error(
           "rank " + std::to_string(peer) + " has ended: rank " + std::to_string(rank_) +
           " waits for it in vain (ncclRemoteError: remote process exited or there was a network error)");
@@ -114,7 +167,8 @@ void Transport::check(std::span<const int> peers, Clock::time_point deadline, bo
 }
 
 template <typename Ready>
-void Transport::wait(Ready&& ready, std::span<const int> peers, Clock::time_point deadline) {
+void Transport::wait(Ready&& ready, std::span<const int> peers, Clock::time_point deadline,
+                     std::chrono::nanoseconds slice) {
   if (driver::spin_until(ready)) return;
   auto next_look = Clock::now() + kLookEvery;
   SegmentHeader& mine = own();
@@ -122,7 +176,7 @@ void Transport::wait(Ready&& ready, std::span<const int> peers, Clock::time_poin
     const int32_t heard = mine.bell.load(std::memory_order_seq_cst);
     mine.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const bool is_ready = ready();
-    if (!is_ready) sleep_on_bell(mine, heard);
+    if (!is_ready) sleep_on_bell(mine, heard, slice);
     mine.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (is_ready || ready()) return;
     const bool looks = Clock::now() >= next_look;
@@ -137,12 +191,18 @@ void Transport::wait(Ready&& ready, std::span<const int> peers, Clock::time_poin
   }
 }
 
-uint64_t Transport::post() noexcept {
-  own().posted.store(++num_posted_, std::memory_order_release);
+uint64_t Transport::post(size_t bytes) {
+  const uint64_t round = num_posted_++;
+  own().posted.store(num_posted_, std::memory_order_release);
+  const Slot& slot = own().slots[round % SegmentHeader::kNumSlots];
   for (int peer = 0; peer < num_ranks_; ++peer) {
-    if (peer != rank_) ring_bell(of(peer));
+    if (Remote* const remote = remotes_[static_cast<size_t>(peer)].get()) {
+      remote->send_round(round, slot, Slot::kHeaderBytes + bytes);
+    } else if (peer != rank_) {
+      ring_bell(of(peer));
+    }
   }
-  return num_posted_ - 1;
+  return round;
 }
 
 const Slot& Transport::await(int peer, uint64_t round, Clock::time_point deadline) {
@@ -164,6 +224,12 @@ size_t Transport::advance(Transfer& transfer) noexcept {
   if (count == 0) return 0;
   const size_t at = position % Ring::kDataBytes, first = std::min(count, Ring::kDataBytes - at);
   char* const data = transfer.data + transfer.done;
+  if (transfer.is_sent && remotes_[static_cast<size_t>(transfer.peer)] != nullptr) {
+    const size_t sent = remotes_[static_cast<size_t>(transfer.peer)]->send_message(
+        transfer.data + transfer.done, transfer.bytes - transfer.done);
+    transfer.done += sent;
+    return sent;
+  }
   if (transfer.is_sent) {
     std::memcpy(ring.data + at, data, first);
     std::memcpy(ring.data, data + first, count - first);
@@ -174,7 +240,9 @@ size_t Transport::advance(Transfer& transfer) noexcept {
     ring.taken.store(taken + count, std::memory_order_release);
   }
   transfer.done += count;
-  if (transfer.peer != rank_) ring_bell(of(transfer.peer));
+  if (transfer.peer != rank_ && remotes_[static_cast<size_t>(transfer.peer)] == nullptr) {
+    ring_bell(of(transfer.peer));
+  }
   return count;
 }
 
@@ -199,10 +267,14 @@ void Transport::move(std::span<Transfer> transfers, Clock::time_point deadline) 
   while (!std::all_of(transfers.begin(), transfers.end(), is_done)) {
     if (advance_all()) continue;
     std::vector<int> peers;
+    // That a connection takes bytes again rings no bell.
+    std::chrono::nanoseconds slice = 20ms;
     for (const Transfer& one : transfers) {
-      if (!is_done(one)) peers.push_back(one.peer);
+      if (is_done(one)) continue;
+      peers.push_back(one.peer);
+      if (one.is_sent && remotes_[static_cast<size_t>(one.peer)] != nullptr) slice = 200us;
     }
-    wait(advance_all, peers, deadline);
+    wait(advance_all, peers, deadline, slice);
   }
 }
 
@@ -219,8 +291,17 @@ void Transport::fail(const std::string& reason) noexcept {
   mine.has_failed.store(1, std::memory_order_release);
   ring_bell(mine);
   for (int peer = 0; peer < num_ranks_; ++peer) {
-    if (peer != rank_) ring_bell(of(peer));
+    if (Remote* const remote = remotes_[static_cast<size_t>(peer)].get()) {
+      remote->send_failure(reason);
+    } else if (peer != rank_) {
+      ring_bell(of(peer));
+    }
   }
+}
+
+bool Transport::has_ended(int peer) const noexcept {
+  const Remote* const remote = remotes_[static_cast<size_t>(peer)].get();
+  return remote != nullptr ? remote->has_ended() : processes_[static_cast<size_t>(peer)]->has_ended();
 }
 
 std::string Transport::failure() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "distributed/operation.h"
+#include "distributed/remote.h"
 #include "distributed/segment.h"
 #include "driver/error.h"
 
@@ -42,8 +43,8 @@ class Transport {
 
   // Where this rank writes what it shows in its next round: once all ranks have posted the one before.
   Slot& next_slot() noexcept { return own().slots[num_posted_ % SegmentHeader::kNumSlots]; }
-  // Shows it; the round's number.
-  uint64_t post() noexcept;
+  // Shows so many bytes of its data; the round's number.
+  uint64_t post(size_t bytes);
   // What a rank shows in a round, once it does.
   const Slot& await(int peer, uint64_t round, Clock::time_point deadline);
 
@@ -76,8 +77,19 @@ class Transport {
   SegmentHeader& of(int peer) noexcept { return segments_[static_cast<size_t>(peer)]->header(); }
   void check(std::span<const int> peers, Clock::time_point deadline, bool is_over);
   template <typename Ready>
-  void wait(Ready&& ready, std::span<const int> peers, Clock::time_point deadline);
+  void wait(Ready&& ready, std::span<const int> peers, Clock::time_point deadline,
+            std::chrono::nanoseconds slice = std::chrono::milliseconds(20));
+  struct Found {
+    FileName segment{};
+    std::string machine;
+    Address address;
+  };
+  // What a rank has written into the store; false before it has.
+  bool look_up(int peer, Found* found);
   void find(int peer, const std::string& machine, Clock::time_point deadline);
+  // Is connected to by ranks of other machines with higher numbers; find() connects to the others.
+  void meet(Clock::time_point deadline);
+  bool has_ended(int peer) const noexcept;
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_, num_ranks_;
@@ -86,7 +98,9 @@ class Transport {
   mutable std::mutex failing_;
   std::string failure_;
   std::vector<std::unique_ptr<Segment>> segments_;
-  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::unique_ptr<Process>> processes_;  // of ranks of this machine
+  std::vector<std::unique_ptr<Remote>> remotes_;     // ranks of others; destroyed before their segments
+  std::unique_ptr<Listener> listener_;               // until all are connected
   uint64_t num_posted_ = 0;
 };
 

@@ -28,4 +28,16 @@ def test_values_under_the_name_cuda(fork_cuda: PythonRunner) -> None:
     ["shape", "dtype", "root", "reduction", "order", "message", "split", "missing", "abort", "killed"],
 )
 def test_wrong_use_raises_on_all_ranks(fork_loom: PythonRunner, kind: str) -> None:
-    fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=kind)
+    fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=(kind, False))
+
+
+@pytest.mark.parametrize("machines", [(0, 1), (0, 0, 1), (1, 0, 2)], ids=str)
+def test_values_between_machines(fork_loom: PythonRunner, machines: tuple[int, ...]) -> None:
+    result = fork_loom(PROGRAMS / "collectives.py", SETTINGS, given=("loom", len(machines), *machines))
+    if "no right" in result.stdout:
+        pytest.skip("no right to make namespaces of processes")
+
+
+@pytest.mark.parametrize("kind", ["shape", "message", "killed", "abort"])
+def test_wrong_use_between_machines(fork_loom: PythonRunner, kind: str) -> None:
+    fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=(kind, True))

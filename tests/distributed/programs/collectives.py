@@ -6,10 +6,10 @@ import sys
 import torch
 import torch.distributed as dist
 
-from tests.distributed.programs.ranks import run
+from tests.distributed.programs.ranks import can_be_other_machines, run
 from tests.raising import raises
 
-name, size = ast.literal_eval(sys.argv[1])
+name, size, *machines = ast.literal_eval(sys.argv[1])
 # More than one round each.
 LONG = (1 << 18) + 5
 
@@ -108,4 +108,10 @@ def on_host():
     dist.all_reduce(torch.ones(1))
 
 
-run(size, check, name, "nccl" if name == "cuda" else "loom")
+backend = "nccl" if name == "cuda" else "loom"
+if not machines:
+    run(size, check, backend)
+elif can_be_other_machines():
+    run(size, check, backend, machine_of=lambda rank: machines[rank])
+else:
+    print("no right to make namespaces")
