@@ -284,3 +284,21 @@ def test_collectives_of_a_planned_group_take_time() -> None:
     assert moved / 450e9 < op.seconds < moved / 450e9 + 200e-6
     with pytest.raises(DryRunError, match="has ended"):
         plan.world_size = 4
+
+
+def test_a_fake_group_costs_what_a_planned_one_costs() -> None:
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    seconds = []
+    for is_fake in (False, True):
+        with torch.loom.dry_run(devices=1) as plan:
+            if is_fake:
+                torch.distributed.init_process_group("fake", store=FakeStore(), rank=5, world_size=16)
+            else:
+                plan.world_size = 16
+            torch.distributed.all_reduce(torch.empty(1 << 20, device="loom"))
+            if is_fake:
+                assert torch.distributed.get_rank() == 5
+                torch.distributed.destroy_process_group()
+        seconds.append(plan.seconds_by_family()["collective"])
+    assert seconds[0] == seconds[1] > 0

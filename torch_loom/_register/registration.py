@@ -70,6 +70,7 @@ def register() -> Exception | None:
         if name == config.rbln.NAME:
             importlib.import_module("torch_loom.rbln.collectives").register()
         late.after_import("torch.distributed.checkpoint.filesystem", _watch_checkpoints)
+        late.after_import("torch.testing._internal.distributed.fake_pg", _plan_fake_groups)
         _register_compilers()
         importlib.import_module("torch_loom.kernels.triton.installation").install(name, _chip_of)
         if config.matmul() == "tensor_core":
@@ -126,6 +127,10 @@ def _load_chip(chip: str, executes: bool) -> Any:
 
 def _watch_checkpoints() -> None:
     importlib.import_module("torch_loom.device.plan.files").watch_checkpoints()
+
+
+def _plan_fake_groups() -> None:
+    importlib.import_module("torch_loom.device.plan.group").plan_fake_groups()
 
 
 def _register_compilers() -> None:

@@ -92,6 +92,22 @@ class _Ddp:
         DRY_RUNS.restore(self._before)
 
 
+def plan_fake_groups() -> None:
+    """Have groups of PyTorch's backend ``fake`` take time, where they are made in a dry run.
+
+    They move nothing, as its own; called when the module that registers the backend has been imported.
+    """
+    plugins: Any = dist.Backend._plugins
+    original = plugins["FAKE"]
+
+    def create(settings: Any, options: Any) -> Any:
+        if _C.world() == 0:
+            return original.creator_fn(settings, options)
+        return _Ranks(settings.group_rank, settings.group_size)
+
+    plugins["FAKE"] = original._replace(creator_fn=create)
+
+
 def _register() -> None:
     if BACKEND in dist.Backend.backend_list:
         return
@@ -148,6 +164,9 @@ class _Ranks(_Group):  # type: ignore[misc]
         "reduce_scatter", moved=1
     )
     alltoall = all_to_all_single = _collective("all_to_all", moved=1)
+
+    send = _collective("send", moved=0)
+    recv = recv_anysource = _collective("recv", moved=0)
 
     def gather(self, outputs: Any, inputs: Any, opts: object = None) -> Any:
         return self._run("all_gather", outputs or inputs, outputs)

@@ -96,6 +96,7 @@ def _withdraw(process: int) -> None:
     if os.getpid() == process and _published is not None:
         with contextlib.suppress(OSError):
             os.unlink(_published)
+        _C.activity_processes(_machine)  # removes what killed processes have left over
 
 
 def processes(physical_device: int) -> list[Process]:

@@ -1,0 +1,81 @@
+"""Collectives as commands on streams: what a call returns at once, graphs, profiles, hooks of DDP."""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
+
+from tests.distributed.programs.ranks import run
+
+
+def check(rank):
+    x = torch.ones(1 << 16, device="cuda")
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    returns_at_once(rank, x)
+    captured()
+    profiled(x)
+    compressed(rank)
+    meshes(rank)
+    dist.destroy_process_group()
+
+
+def returns_at_once(rank, x):
+    if rank == 1:
+        # Until the other rank has asked.
+        while not dist.distributed_c10d._get_default_store().check(["asked"]):
+            time.sleep(0.001)
+    work = dist.all_reduce(x, async_op=True)
+    if rank == 0:
+        assert not work.is_completed()
+        dist.distributed_c10d._get_default_store().set("asked", "")
+    work.wait()
+    torch.cuda.synchronize()
+    assert work.is_completed() and x[0].item() == 4
+
+
+def captured():
+    y = torch.ones(4, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(y)
+        y.mul_(0.5).add_(1)
+    assert y.tolist() == [1] * 4
+    for _ in range(3):
+        graph.replay()
+    assert y.tolist() == [4] * 4
+
+
+def profiled(x):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+    names = [row.key for row in found.key_averages()]
+    assert "nccl:all_reduce" in names, names
+    assert any(name.startswith("ncclDevKernel_AllReduce_Sum_f32") for name in names), names
+
+
+def compressed(rank):
+    model = DistributedDataParallel(nn.Linear(64, 64).cuda(), device_ids=[rank])
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    for _ in range(4):
+        model(torch.randn(8, 64, device="cuda")).sum().backward()
+    gradients = [torch.empty(64, 64, device="cuda") for _ in range(2)]
+    dist.all_gather(gradients, model.module.weight.grad)
+    assert torch.equal(*gradients)
+
+
+def meshes(rank):
+    mesh = init_device_mesh("cuda", (1, 2), mesh_dim_names=("outer", "inner"))
+    x = torch.full((1,), float(rank), device="cuda")
+    dist.all_reduce(x, group=mesh["inner"].get_group())
+    assert x.item() == 1
+
+
+run(2, check, "nccl")

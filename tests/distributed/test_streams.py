@@ -1,0 +1,26 @@
+"""Collectives in stream order, in graphs and profiles, and beside the sanitizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs"
+SETTINGS = {"TORCH_LOOM_DEVICES": "2", "TORCH_LOOM_MEMORY": "1GiB", "OMP_NUM_THREADS": "1"}
+
+
+def test_streams_graphs_profiles_and_hooks(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "streams.py", SETTINGS)
+
+
+def test_a_missing_wait_is_a_race(fork_loom: PythonRunner) -> None:
+    fork_loom(PROGRAMS / "race.py", {**SETTINGS, "TORCH_LOOM_SANITIZER": "1"})
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_values_in_the_order_of_chaos(fork_loom: PythonRunner, seed: str) -> None:
+    settings = {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": seed}
+    fork_loom(PROGRAMS / "collectives.py", {**SETTINGS, **settings}, given=("loom", 2))
