@@ -100,7 +100,7 @@ check-release:
 	$(CHECKED)/venv/bin/pip uninstall --quiet --yes torch-loom
 	$(CHECKED)/venv/bin/pip install --quiet dist/torch_loom-*.whl
 	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
-	cd $(CHECKED) && venv/bin/loom doctor && venv/bin/loom run $(CURDIR)/tests/tools/programs/release/trains.py
+	cd $(CHECKED) && venv/bin/loom doctor && venv/bin/loom run $(CURDIR)/tools/release_check.py
 
 # The same on each of these that is here. PyTorch's wheels for others come from the index: a build for CUDA has 3 GB.
 PYTHONS := python3.10 python3.11 python3.12 python3.13 python3.14

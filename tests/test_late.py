@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,12 +12,14 @@ import pytest
 
 from torch_loom import late
 
+PROGRAMS = Path(__file__).parent / "programs" / "late"
+
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module that calls `during.hook()` amid its import."""
     name = f"late_{tmp_path.name.replace('-', '_')}"
-    (tmp_path / f"{name}.py").write_text("import during\nduring.hook()\nvalue = 'own'\n")
+    shutil.copyfile(PROGRAMS / "calls_back.py", tmp_path / f"{name}.py")
     monkeypatch.syspath_prepend(tmp_path)
     during = ModuleType("during")
     during.hook = lambda: None  # type: ignore[attr-defined]

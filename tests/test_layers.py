@@ -18,7 +18,9 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 # The rooms of csrc, lowest first: a room may include itself and those named.
 CPP_LAYERS = {
     "util": set(),
-    "numerics": set(),
+    "numerics": {"numerics/tensix", "numerics/tensor_core"},
+    "numerics/tensix": {"numerics"},
+    "numerics/tensor_core": {"numerics"},
     "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
     "kernel_checks": set(),
     "telemetry": {"driver", "util"},
@@ -51,6 +53,8 @@ CPP_LAYERS["distributed"] = {
 CPP_LAYERS |= {"runtime/generated": set(), "torch/generated": set()}
 BELOW_TORCH = {
     "numerics",
+    "numerics/tensix",
+    "numerics/tensor_core",
     "cuda_cpp",
     "driver",
     "kernel_checks",
@@ -82,7 +86,18 @@ ALLOWED = {
     "late": set(),
     "torch_version": set(),
     "patches": {"_C", "config"},
-    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "distributed", "kernels", "rbln"}
+    "_register": {
+        "_C",
+        "chips",
+        "compiler",
+        "cuda",
+        "cuda.names",
+        "device",
+        "distributed",
+        "kernels",
+        "numerics",
+        "rbln",
+    }
     | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "kernels", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,

@@ -73,7 +73,7 @@ def costs() -> list[list[str]]:
     for accumulate in SUMS:
         for fidelity in FIDELITIES:
             how = {"fidelity": fidelity, "accumulate": accumulate, "mode": "silicon"}
-            taken = seconds(lambda how=how: numerics.matmul(a, b, **how))  # type: ignore[misc, arg-type]
+            taken = seconds(lambda how=how: numerics.matmul(a, b, **how))  # type: ignore[misc]
             rows.append([f"Tensix, {fidelity.name}, sums in {accumulate.name}", f"{taken / plain:.1f}"])
     for chip, dtype in (("h100", torch.float16), ("a100", torch.float16), ("h100", torch.float8_e4m3fn)):
         rule = chip_rule(chip, dtype, dtype)

@@ -43,7 +43,9 @@ NEEDS = {
     "the network": r"ConnectionError|offline|connect to|huggingface\.co|Max retries|LocalEntryNotFound",
     "the SciPy that it was written for": r"Parameter Nx=0 is not a positive integer",
     "a CUDA kernel or Triton": r"mta_called|[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
-    "a library of NVIDIA's": r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN",
+    "a library of NVIDIA's": (
+        r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN|_cusparselt"
+    ),
     "a package that is not installed": r"ModuleNotFoundError|No module named",
     # It has no named tensors, other names (those of torch.cuda are this project's), and sets the executor of
     # TorchScript where the test file is the program.

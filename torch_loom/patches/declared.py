@@ -181,3 +181,16 @@ DRY_RUNS = _purpose(
     "there. What the end of the run restores is as it was for other threads.",
     until="never: neither Python nor PyTorch can know of dry runs",
 )
+LIBRARIES = _purpose(
+    "accelerate.state:PartialState.default_device",
+    "accelerate.accelerator:get_grad_scaler",
+    "accelerate.accelerator:Accelerator.__init__",
+    "transformers.training_args:is_torch_bf16_gpu_available",
+    "transformers.training_args:TrainingArguments._setup_devices",
+    "safetensors:safe_open",
+    "safetensors.torch:load_file",
+    "lightning.pytorch.trainer.connectors.accelerator_connector:_AcceleratorConnector._choose_strategy",
+    reason="These libraries choose by lists of the names of devices, which a device of PyTorch's extension "
+    "point cannot join; Lightning's registry of accelerators alone is open.",
+    until="they ask torch.accelerator",
+)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import LIBRARIES
+
 
 def apply(name: str) -> None:
     """Make ``Accelerator()`` take the device, with ``mixed_precision="fp16"`` too.
@@ -26,7 +28,7 @@ def apply(name: str) -> None:
         is_there = chosen.type == "cpu" and torch.get_device_module(name).is_available()
         return torch.device(name) if is_there else chosen
 
-    state.default_device = property(default_device, doc=state.default_device.__doc__)
+    LIBRARIES.put(state, default_device=property(default_device, doc=state.default_device.__doc__))
 
     make_scaler = accelerator.get_grad_scaler
 
@@ -35,9 +37,9 @@ def apply(name: str) -> None:
             return make_scaler(distributed_type, **options)
         return torch.amp.GradScaler(name, **options)
 
-    accelerator.get_grad_scaler = get_grad_scaler
+    LIBRARIES.put(accelerator, get_grad_scaler=get_grad_scaler)
     initialize = accelerator.Accelerator.__init__
-    initialize.__code__ = _with_name(initialize.__code__, name)
+    LIBRARIES.put(initialize, __code__=_with_name(initialize.__code__, name))
 
 
 def _with_name(code: CodeType, name: str) -> CodeType:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import LIBRARIES
+
 
 def apply(name: str) -> None:
     """Register ``Trainer(accelerator=name)`` with ``lightning``.
@@ -50,8 +52,9 @@ def _apply(name: str, package: str, fabric: str) -> None:
             return connector.MixedPrecision(self._precision_flag, name)
         return precision
 
-    class_._choose_strategy = _choose_strategy
-    class_._check_and_init_precision = _check_and_init_precision
+    LIBRARIES.put(
+        class_, _choose_strategy=_choose_strategy, _check_and_init_precision=_check_and_init_precision
+    )
 
 
 def _is_own(connector: Any, name: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import LIBRARIES
+
 
 def _is_device(device: Any, name: str) -> bool:
     return str(device).split(":")[0] == name
@@ -27,7 +29,7 @@ def apply(name: str) -> None:
         return _OnDevice(opens(filename, framework, "cpu", **options), torch.device(device))
 
     safe_open.__doc__ = opens.__doc__
-    library.safe_open = safe_open
+    LIBRARIES.put(library, safe_open=safe_open)
 
 
 def apply_to_torch(name: str) -> None:
@@ -45,8 +47,7 @@ def apply_to_torch(name: str) -> None:
         return {key: tensor.to(device) for key, tensor in found.items()} if is_own else found
 
     load_file.__doc__ = loads.__doc__
-    library.load_file = load_file
-    library.safe_open = import_module("safetensors").safe_open
+    LIBRARIES.put(library, load_file=load_file, safe_open=import_module("safetensors").safe_open)
 
 
 class _OnDevice:

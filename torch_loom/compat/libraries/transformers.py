@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from torch_loom.patches.declared import LIBRARIES
+
 
 def apply(name: str) -> None:
     """Make ``TrainingArguments`` choose the device, and open with ``bf16=True`` where it has the dtype.
@@ -21,7 +23,7 @@ def apply(name: str) -> None:
         module: Any = torch.get_device_module(name)
         return bool(has_bfloat16() or (module.is_available() and module.is_bf16_supported()))
 
-    arguments.is_torch_bf16_gpu_available = is_torch_bf16_gpu_available
+    LIBRARIES.put(arguments, is_torch_bf16_gpu_available=is_torch_bf16_gpu_available)
 
     class_ = arguments.TrainingArguments
     cached = class_.__dict__["_setup_devices"]
@@ -40,4 +42,4 @@ def apply(name: str) -> None:
     replaced = type(cached)(_setup_devices)
     if hasattr(replaced, "__set_name__"):
         replaced.__set_name__(class_, "_setup_devices")
-    class_._setup_devices = replaced
+    LIBRARIES.put(class_, _setup_devices=replaced)
