@@ -71,6 +71,12 @@ def test_inductor_generates_what_it_does_for_a_gpu(run_python: PythonRunner) -> 
     run_python(PROGRAMS / "inductor_triton.py", settings)
 
 
+@pytest.mark.parametrize("protects", ["0", "1"])
+def test_addresses_that_are_no_arguments(run_python: PythonRunner, protects: str) -> None:
+    settings = {**NAME, "TORCH_LOOM_PROTECT": protects, "TORCH_LOOM_ASSERTS": "immediate"}
+    assert run_python(PROGRAMS / "protected.py", settings).stdout == "True\n"
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 

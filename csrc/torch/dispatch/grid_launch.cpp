@@ -27,13 +27,20 @@ struct Memory {
   int64_t begin, end;
 };
 
-// The memory of the tensor at an address, for kernels; empty where there is none.
-Memory find_memory(int64_t address) {
+// The memory of the tensor at an address of a device, for kernels; empty where there is none. `shift`: how
+// far from it the engine finds what lies there.
+struct Found {
+  int64_t begin, end, shift;
+};
+Found find_memory(int64_t address) {
   const void* const place = reinterpret_cast<const void*>(address);
   const runtime::Place found = runtime::locate(place);
-  if (found.device == nullptr) return {0, 0};
-  const auto [begin, bytes] = found.device->allocator->block_around(place);
-  return {static_cast<int64_t>(begin), static_cast<int64_t>(begin + bytes)};
+  if (found.device == nullptr) return {0, 0, 0};
+  const auto [begin, bytes] = found.device->allocator->block_around(found.device_address);
+  const int64_t known = reinterpret_cast<int64_t>(found.device_address);
+  const auto first = address + (static_cast<int64_t>(begin) - known);
+  return {first, first + static_cast<int64_t>(bytes),
+          reinterpret_cast<int64_t>(found.engine_address) - address};
 }
 
 // Memory of a thread for the blocks of its programs, kept from launch to launch.
@@ -225,10 +232,10 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
   for (size_t i = 0; i < addresses.size(); ++i) {
     GridAddress& one = addresses[i];
     if (!one.tensor.defined()) {
-      const auto whole = one.address == 0 ? Memory{0, 0} : find_memory(one.address);
-      work->memories.push_back(whole);
+      const Found whole = one.address == 0 ? Found{0, 0, 0} : find_memory(one.address);
+      work->memories.push_back({whole.begin + whole.shift, whole.end + whole.shift});
       work->shapes.emplace_back(one.address == 0 ? "which is null" : "an address that is no tensor's");
-      numbers[static_cast<size_t>(places[i])] = one.address;
+      numbers[static_cast<size_t>(places[i])] = one.address + whole.shift;
       continue;
     }
     const at::Tensor& tensor = one.tensor;

@@ -93,6 +93,7 @@ class KernelText:
             *kernel,
             "}  // namespace",
             "}  // namespace loom",
+            f"constexpr int loom_num_memories_ = {len(pointers)};",
             _ENTRY,
         ]
         written = tuple(number in self._written for number in range(len(pointers)))
@@ -253,10 +254,11 @@ extern "C" const char* loom_entry_(void* const* addresses, const int64_t* number
   loom::Program program;
   program.numbers = numbers + 9;
   program.memories = reinterpret_cast<const loom::Memory*>(addresses);
+  program.num_memories = loom_num_memories_;
   for (int i = 0; i < 3; ++i) program.count[i] = static_cast<int32_t>(numbers[i]);
   program.blocks = const_cast<char*>(scalars);
-  program.find = reinterpret_cast<loom::Memory (*)(int64_t)>(numbers[5]);
-  program.found = {0, 0};
+  program.find = reinterpret_cast<loom::Found (*)(int64_t)>(numbers[5]);
+  program.found = {0, 0, 0};
   program.watcher = reinterpret_cast<loom::Watcher*>(numbers[6]);
   program.ask = reinterpret_cast<const char* (*)(void*)>(numbers[7]);
   program.run = reinterpret_cast<void*>(numbers[8]);

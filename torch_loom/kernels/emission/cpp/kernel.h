@@ -13,15 +13,20 @@ namespace loom {
 struct Memory {
   int64_t begin, end;
 };
+// The memory at an address that a kernel did not get as an argument, and how far from it the host finds it.
+struct Found {
+  int64_t begin, end, shift;
+};
 
 // One program of a launch.
 struct Program {
   const int64_t* numbers;  // the arguments, 64 bits each
   const Memory* memories;  // of the arguments that are addresses, in order
+  int num_memories;
   int32_t id[3], count[3];
   char* blocks;                     // for blocks that do not fit into registers
-  Memory (*find)(int64_t address);  // the tensor at an address; empty where there is none
-  mutable Memory found;             // what it found last
+  Found (*find)(int64_t address);  // the tensor at an address; empty where there is none
+  mutable Found found;             // what it found last
   struct Watcher* watcher;          // null where nobody watches
   int64_t number;                   // of the program among all of the launch
   const char* (*ask)(void* run);    // why the launch has to end; null: it goes on
@@ -94,15 +99,24 @@ inline bool is_in(Memory memory, int64_t address, int64_t bytes) {
   return address >= memory.begin && address + bytes <= memory.end;
 }
 
+// Addresses of arguments are the host's; those that are read from memory are a device's.
+__attribute__((noinline)) inline Found find(const Program& program, int64_t address) {
+  for (int i = 0; i < program.num_memories; ++i) {
+    if (is_in(program.memories[i], address, 1)) return {program.memories[i].begin, program.memories[i].end, 0};
+  }
+  return program.find == nullptr ? Found{0, 0, 0} : program.find(address);
+}
 inline Memory memory_at(const Program& program, int number, int64_t address) {
   if (number >= 0) return program.memories[number];
-  if (!is_in(program.found, address, 1)) program.found = program.find(address);
-  return program.found;
+  if (address < program.found.begin || address >= program.found.end) program.found = find(program, address);
+  return {program.found.begin, program.found.end};
 }
 
-inline void check(const Program& program, const Site& site, int64_t address, int64_t bytes) {
+// Returns where the host finds what lies at an address.
+inline int64_t check(const Program& program, const Site& site, int64_t address, int64_t bytes) {
   if (__builtin_expect(!is_in(memory_at(program, site.number, address), address, bytes), 0))
     fail_access(program, site, address, bytes);
+  return site.number >= 0 ? address : address + program.found.shift;
 }
 
 // Reports an access to the sanitizer, in kernels that are compiled for it.
@@ -150,7 +164,7 @@ inline bool shift_wraps(T a, T b) {
 inline bool holds(const Program& program, const Site& site, int64_t low, int64_t high) {
   if (high <= low) return true;
   const Memory memory = memory_at(program, site.number, low);
-  return low >= memory.begin && high <= memory.end;
+  return low >= memory.begin && high <= memory.end && (site.number >= 0 || program.found.shift == 0);
 }
 
 template <typename T>
@@ -166,7 +180,7 @@ inline void write(int64_t address, T value) {
 template <typename T, Access kind = kRead>
 inline T read_checked(const Program& program, const Site& site, int64_t address, bool has_wrapped = false) {
   check_wrapped(program, site.place, has_wrapped);
-  check(program, site, address, sizeof(T));
+  address = check(program, site, address, sizeof(T));
   watch(program, site, address, sizeof(T), kind, nullptr);
   return read<T>(address);
 }
@@ -174,7 +188,7 @@ template <typename T>
 inline void write_checked(const Program& program, const Site& site, int64_t address, T value,
                           bool has_wrapped = false) {
   check_wrapped(program, site.place, has_wrapped);
-  check(program, site, address, sizeof(T));
+  address = check(program, site, address, sizeof(T));
   watch(program, site, address, sizeof(T), kWrite, &value);
   write<T>(address, value);
 }
@@ -184,7 +198,7 @@ template <typename T, Access kind, typename Change>
 inline T exchange(const Program& program, const Site& site, int64_t address, Change change,
                   bool has_wrapped = false) {
   check_wrapped(program, site.place, has_wrapped);
-  check(program, site, address, sizeof(T));
+  address = check(program, site, address, sizeof(T));
   watch(program, site, address, sizeof(T), kind, nullptr);
   using Word = std::conditional_t<
       sizeof(T) == 8, uint64_t,
