@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +23,10 @@ def set_device_name(name: str) -> None:
     """Say which name the devices have."""
     global _name
     _name = name
+    device_module.cache_clear()
 
 
+@functools.cache
 def device_module() -> Any:
     """Return the module of the devices, as ``torch.cuda``."""
     return torch.get_device_module(_name)
