@@ -20,7 +20,7 @@ CPP_LAYERS = {
     "util": set(),
     "numerics": {"numerics/tensix", "numerics/tensor_core"},
     "numerics/tensix": {"numerics"},
-    "numerics/tensor_core": {"numerics"},
+    "numerics/tensor_core": set(),
     "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
     "kernel_checks": set(),
     "telemetry": {"driver", "util"},
@@ -86,18 +86,7 @@ ALLOWED = {
     "late": set(),
     "torch_version": set(),
     "patches": {"_C", "config"},
-    "_register": {
-        "_C",
-        "chips",
-        "compiler",
-        "cuda",
-        "cuda.names",
-        "device",
-        "distributed",
-        "kernels",
-        "numerics",
-        "rbln",
-    }
+    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "kernels", "numerics", "rbln"}
     | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "kernels", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,

@@ -13,7 +13,6 @@
 
 #define LOOM_ISA "avx2"
 #define LOOM_VECTOR_BYTES 32
-#define LOOM_TENSIX_ROWS 2
 
 namespace loom::numerics::avx2 {
 

@@ -14,7 +14,6 @@
 
 #define LOOM_ISA "avx512"
 #define LOOM_VECTOR_BYTES 64
-#define LOOM_TENSIX_ROWS 4
 
 namespace loom::numerics::avx512 {
 

@@ -7,7 +7,6 @@
 
 #define LOOM_ISA "baseline"
 #define LOOM_VECTOR_BYTES 16
-#define LOOM_TENSIX_ROWS 2
 
 namespace loom::numerics::baseline {
 

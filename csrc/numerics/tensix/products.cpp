@@ -27,13 +27,15 @@ void prepare(Product& product, const Unit& unit, int first_pass, int last_pass) 
   product.overflow = is_half ? 0x47FFE000 : 0x7F800000;
   product.half_of_last = is_half ? 0x1000 : 0x8000;
   // Products, and what is left when sums of them cancel, stay above the lowest exponent.
-  product.least_ample = product.lowest_exponent + kLeastTop + 27;
+  product.least_ample = product.lowest_exponent + kLeastTop + 39;
+  // The last pass lowers it by 12, to the least that a sum may have.
+  product.least_found = 127 + std::max(product.lowest_exponent + kLeastTop + 12,
+                                       unit.has_short_exponent && unit.is_wide() ? unit.adjustment(0) : 0);
   for (int pass = 0; pass < 4; ++pass) {
     product.offsets[pass] = -127 - (pass % 2 != 0 ? 5 : 0) - (pass >= 2 ? 7 : 0);
     // What a product of zero has.
     product.least_exponents[pass] =
         unit.has_short_exponent && unit.is_wide() ? unit.adjustment(pass) : product.lowest_exponent;
-    product.least_roomy_exponents[pass] = std::max(product.least_exponents[pass], kLeastTop);
   }
 }
 

@@ -47,7 +47,8 @@ struct Product {
   Unit unit;
   int first_pass, last_pass;
   // In float32's exponents.
-  int32_t offsets[4], least_exponents[4], least_roomy_exponents[4];
+  int32_t offsets[4], least_exponents[4];
+  int32_t least_found;  // what zeros' exponents are raised to where there is room, before offsets
   int32_t lowest_exponent, largest_exponent, overflow, half_of_last;
   int32_t least_ample;
   bool is_wide, has_fault;
