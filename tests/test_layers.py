@@ -86,7 +86,10 @@ ALLOWED = {
     "late": set(),
     "torch_version": set(),
     "patches": {"_C", "config"},
-    "_register": {"_C", "chips", "compiler", "cuda", "cuda.names", "device", "kernels", "numerics", "rbln"}
+    "_register": {
+        *("_C", "chips", "compiler", "cuda", "cuda.names", "device", "distributed", "kernels", "numerics"),
+        "rbln",
+    }
     | BESIDE,
     "cuda": {"_C", "cuda.names", "device", "kernels", "nvml"} | BESIDE,
     "cuda.names": {"_C"} | BESIDE,
