@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <set>
 #include <thread>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "distributed/command.h"
@@ -169,6 +170,27 @@ Communicator::WorkPtr Communicator::issue(Step&& step, std::chrono::milliseconds
   return submit(std::move(steps), timeout, std::move(results), blocks_host, title);
 }
 
+void Communicator::record_parameters(const Step& step) {
+  const Operation& operation = step.task.operation;
+  const auto count = [](const Tensors& tensors) {
+    int64_t sum = 0;
+    for (const at::Tensor& tensor : tensors) sum += tensor.numel();
+    return sum;
+  };
+  const bool is_message = is_message_kind(operation.kind);
+  const auto sequence = std::make_tuple(static_cast<int64_t>(sequence_.load() + 1), is_message);
+  const auto group = std::make_tuple(options_->group_name, options_->group_desc);
+  const std::string name = operation.kind == Kind::kAllReduce ? "allreduce" : step.title;
+  const std::vector<int64_t> no_sizes;
+  const auto dtype = operation.dtype < 0 ? at::kByte : static_cast<at::ScalarType>(operation.dtype);
+  const auto& ranks = options_->global_ranks_in_group;
+  const int first = ranks.empty() ? 0 : static_cast<int>(ranks.front());
+  const int stride = ranks.size() < 2 ? 1 : static_cast<int>(ranks[1] - ranks[0]);
+  RECORD_PARAM_COMMS_DATA(sequence, group, step.inputs, step.outputs, getRank(), std::string(name),
+                          count(step.inputs), count(step.outputs), dtype, no_sizes, no_sizes, first, stride,
+                          getSize());
+}
+
 void Communicator::startCoalescing() {
   const std::lock_guard<std::mutex> lock(mutex_);
   is_coalescing_ = true;
@@ -212,6 +234,7 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
       for (const at::Tensor& tensor : one.inputs.empty() ? one.outputs : one.inputs)
         shown.emplace_back(tensor);
     }
+    record_parameters(steps.front());
     row.before(options_->backend + ":" + title, c10::ArrayRef<const c10::IValue>(shown.data(), shown.size()));
   }
   const std::string_view line = glue::python_line();
@@ -527,15 +550,25 @@ Communicator::WorkPtr Communicator::recvAnysource(Tensors&, int) {
 
 Communicator::WorkPtr Communicator::barrier(const c10d::BarrierOptions& options) {
   Step own;
-  const int index = !options.device_ids.empty() ? static_cast<int>(options.device_ids.front())
-                    : options.device.has_value() && options.device->has_index() ? options.device->index()
-                    : bound_device_id_.has_value()                              ? bound_device_id_->index()
-                                                                                : runtime::current_device();
+  const int index = !options.device_ids.empty()    ? static_cast<int>(options.device_ids.front())
+                    : bound_device_id_.has_value() ? bound_device_id_->index()
+                                                   : device_in_use();
   glue::check_device_index(index);
   own.device = c10::Device(device_type(), static_cast<c10::DeviceIndex>(index));
   own.title = "all_reduce_barrier";
   own.task.operation.kind = Kind::kBarrier;
   return issue(std::move(own), options.timeout, {}, /*blocks_host=*/true);
+}
+
+int Communicator::device_in_use() {
+  // As NCCL's: that of earlier collectives, else by the rank; the current device may be the first on all
+  // ranks.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!streams_.empty()) return streams_.begin()->first.first;
+  const int rank = options_->global_ranks_in_group.empty()
+                       ? getRank()
+                       : static_cast<int>(options_->global_ranks_in_group[static_cast<size_t>(getRank())]);
+  return options_->backend == "nccl" ? rank % std::max(glue::device_count(), 1) : runtime::current_device();
 }
 
 // --- the group ---

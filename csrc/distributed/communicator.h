@@ -129,6 +129,10 @@ class Communicator final : public c10d::Backend {
   // Several calls as one command, unless the program coalesces already.
   WorkPtr together(const std::function<void(size_t)>& each, size_t count);
   WorkPtr message(Kind kind, Tensors& tensors, int peer);
+  // For tools that read what collectives a profile has.
+  void record_parameters(const Step& step);
+  // That a barrier is on, where the program does not say.
+  int device_in_use();
   c10::Stream stream(c10::Device device, int peer);
   void set_reduction(Step& step, const c10d::ReduceOp& op);
 

@@ -19,6 +19,8 @@ using namespace std::chrono_literals;
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::string key_of(int rank) { return "loom/" + std::to_string(rank); }
+// Who a rank is, from the moment at which the group is made.
+std::string process_key_of(int rank) { return "loom/process/" + std::to_string(rank); }
 
 // How long it may take until a rank notices that another one has ended.
 constexpr auto kLookEvery = 50ms;
@@ -26,7 +28,10 @@ constexpr auto kLookEvery = 50ms;
 }  // namespace
 
 Transport::Transport(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks)
-    : store_(std::move(store)), rank_(rank), num_ranks_(num_ranks) {}
+    : store_(std::move(store)), rank_(rank), num_ranks_(num_ranks) {
+  if (num_ranks_ == 1) return;
+  store_->set(process_key_of(rank_), bytes_of(std::to_string(getpid()) + " " + machine_name()));
+}
 
 void Transport::connect(Clock::time_point deadline) {
   if (is_connected()) return;
@@ -93,12 +98,27 @@ void Transport::find(int peer, const std::string& machine, Clock::time_point dea
       }
     }
     if (segment != nullptr) return;
+    if (pause >= 16ms && has_vanished(peer, machine)) {
+      throw Error("rank " + std::to_string(peer) +
+                  " has ended before its first collective of the group: rank " + std::to_string(rank_) +
+                  " waits for it in vain");
+    }
     if (Clock::now() >= deadline) {
       throw TimedOut("rank " + std::to_string(rank_) + " has waited for rank " + std::to_string(peer) + ": " +
                      reason);
     }
     std::this_thread::sleep_for(pause);
   }
+}
+
+bool Transport::has_vanished(int peer, const std::string& machine) {
+  if (!store_->check({process_key_of(peer)})) return false;
+  const std::vector<uint8_t> told = store_->get(process_key_of(peer));
+  std::istringstream text(std::string(told.begin(), told.end()));
+  int process = 0;
+  std::string its_machine;
+  text >> process >> its_machine;
+  return its_machine == machine && process > 0 && Process(process).has_ended();
 }
 
 void Transport::meet(Clock::time_point deadline) {

@@ -89,6 +89,8 @@ class Transport {
   void find(int peer, const std::string& machine, Clock::time_point deadline);
   // Is connected to by ranks of other machines with higher numbers; find() connects to the others.
   void meet(Clock::time_point deadline);
+  // A rank of this machine has ended before it could be found.
+  bool has_vanished(int peer, const std::string& machine);
   bool has_ended(int peer) const noexcept;
 
   const c10::intrusive_ptr<c10d::Store> store_;

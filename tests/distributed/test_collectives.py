@@ -41,3 +41,7 @@ def test_values_between_machines(fork_loom: PythonRunner, machines: tuple[int, .
 @pytest.mark.parametrize("kind", ["shape", "message", "killed", "abort"])
 def test_wrong_use_between_machines(fork_loom: PythonRunner, kind: str) -> None:
     fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=(kind, True))
+
+
+def test_as_nccl_ranks_wait_and_end(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "watchdog.py", {**SETTINGS, "TORCH_LOOM_COLLECTIVES": "nccl"})
