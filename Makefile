@@ -126,6 +126,7 @@ benchmark: build
 	$(BIN)/python -m benchmarks.graphs --check
 	$(BIN)/python -m benchmarks.streams --check
 	$(BIN)/python -m benchmarks.tape --check
+	$(BIN)/python -m benchmarks.random_numbers --check
 	$(BIN)/python -m benchmarks.compile --check
 	$(BIN)/python -m benchmarks.balance --check
 	$(BIN)/python -m benchmarks.import_time --check

@@ -59,7 +59,7 @@ CSRC = ROOT / "csrc"
 OUTPUT = ROOT / "build" / "temp"
 
 # Folders of csrc that include no header of PyTorch.
-PLAIN = ("util", "driver", "runtime", "numerics", "nvml", "telemetry", "cuda_cpp", "kernel_checks")
+PLAIN = ("util", "driver", "runtime", "numerics", "random", "nvml", "telemetry", "cuda_cpp", "kernel_checks")
 # What CUDA C++ is compiled against, and the rooms of csrc that answer it.
 CUDA_INCLUDE = ROOT / "torch_loom" / "kernels" / "cuda_cpp" / "include"
 CUDA_ROOMS = ("cuda_cpp", "torch/launch")
@@ -79,7 +79,7 @@ LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is called from Python, or once.
 COLD = ("torch/bindings", "torch/profiler", "testing")
 # Where each file has options or helpers of its own.
-ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core")
+ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core", "random")
 # Headers are most of what a file costs, so the files of a room are compiled several at a time.
 # About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
 FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 16

@@ -21,6 +21,7 @@ CPP_LAYERS = {
     "numerics": {"numerics/tensix", "numerics/tensor_core"},
     "numerics/tensix": {"numerics"},
     "numerics/tensor_core": set(),
+    "random": set(),
     "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
     "kernel_checks": set(),
     "telemetry": {"driver", "util"},
@@ -36,7 +37,7 @@ CPP_LAYERS = {
 # csrc/torch in order. Hooks and the profiler do not know kernels; those of attention know the others. All may
 # include what is outside csrc/torch.
 TORCH_ROOMS = [
-    *("core", "engine", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
+    *("core", "engine", "random", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
     *("kernels", "kernels/attention", "hooks", "profiler", "launch", "bindings"),
 ]
 # The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.
@@ -55,6 +56,7 @@ BELOW_TORCH = {
     "numerics",
     "numerics/tensix",
     "numerics/tensor_core",
+    "random",
     "cuda_cpp",
     "driver",
     "kernel_checks",

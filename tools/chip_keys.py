@@ -49,10 +49,10 @@ goes: `TORCH_LOOM_CHIP=./mychip.toml`, `loom plan --chip ./mychip.toml train.py`
 `efficiency` to timings that `loom chips measure` took on a GPU; without the table the key `efficiency_of`
 names a shipped chip.
 
-Fifteen of the shipped cards are described from their data sheets without having been compared with them
-again: `a10`, `a100_pcie40`, `a40`, `b200`, `l4`, `l40s`, `mi300x`, `p100`, `p4`, `rtx3090`, `rtx4090`,
-`rtx5090`, `t4`, `v100` and `v100_pcie`. Check a figure at the address that `loom chips show` gives before you
-rely on it.
+Sixteen of the shipped cards are described from their data sheets without having been compared with them
+again: `a10`, `a100_pcie40`, `a40`, `b200`, `k80`, `l4`, `l40s`, `mi300x`, `p100`, `p4`, `rtx3090`,
+`rtx4090`, `rtx5090`, `t4`, `v100` and `v100_pcie`. Check a figure at the address that `loom chips show`
+gives before you rely on it.
 
 A figure that is left out is not known, or not there. The keys without a default are required.
 """

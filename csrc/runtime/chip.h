@@ -31,6 +31,17 @@ inline constexpr std::string_view kFusedKernelNames[] = {
 // A set of them: bit 1 << number.
 using FusedKernels = uint32_t;
 
+// How CUDA's kernels divide work over a chip, where random numbers are those of CUDA's kernels: which thread
+// draws an element's follows from it.
+struct RandomGrid {
+  int num_cores = 0;         // 0: random numbers are not CUDA's
+  int threads_per_core = 0;  // that a core holds
+  bool vector_dropout = true;
+  bool is_nvidia = false;  // a card whose own kernels these are
+
+  bool is_given() const noexcept { return num_cores > 0; }
+};
+
 struct Chip {
   std::string name, description;
   int64_t memory_bytes = 0;
@@ -43,6 +54,7 @@ struct Chip {
   int64_t clock_mhz = 0;      // 0: not known
   bool deterministic = true;  // the same bits in every run; false: PyTorch's alerts are raised
   bool is_gpu = false;        // under the name cuda it refuses what CUDA has no kernel for
+  RandomGrid random_grid;
 
   bool has(FusedKernel kernel) const noexcept {
     return (fused_kernels >> static_cast<unsigned>(kernel) & 1) != 0;

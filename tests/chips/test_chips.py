@@ -33,7 +33,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_what_is_shipped() -> None:
-    gpus = "a10 a100 a100_pcie40 a40 b200 h100 h200 l4 l40s mi300x p100 p4 rtx3090 rtx4090 rtx5090 t4"
+    gpus = "a10 a100 a100_pcie40 a40 b200 h100 h200 k80 l4 l40s mi300x p100 p4 rtx3090 rtx4090 rtx5090 t4"
     gpus += " v100 v100_pcie"
     others = "atom atom_max blackhole grayskull loom1 rebel wormhole_b0"
     assert chips.available() == tuple(sorted([*gpus.split(), *others.split()]))

@@ -7,21 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PythonRunner
-from torch_loom import chips
 
 PROGRAMS = Path(__file__).parent / "programs" / "random"
 
-CHIPS = Path(chips.__file__).parent
-
 
 @pytest.mark.report("pytorch/pytorch#47347", "`Uniform(0, 1)` under seed 0: the numbers of a GPU")
-@pytest.mark.xfail(strict=True, reason="numbers of CUDA's kernels")
 def test_uniform_distribution(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "uniform_distribution.py")
 
 
 @pytest.mark.report("pytorch/pytorch#79496", "`torch.randn` under seed 10: the numbers of a GPU")
-@pytest.mark.xfail(strict=True, reason="numbers of CUDA's kernels")
 def test_normal_numbers(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "normal_numbers.py")
 
@@ -29,13 +24,9 @@ def test_normal_numbers(fork_cuda: PythonRunner) -> None:
 @pytest.mark.report(
     "pytorch/pytorch#25690", "the mask of dropout depends on the card's multiprocessors: P100, K80"
 )
-@pytest.mark.xfail(strict=True, reason="numbers of CUDA's kernels")
-@pytest.mark.parametrize(("num_cores", "total"), [(56, 999826), (13, 999100)])
-def test_dropout_by_card(fork_cuda: PythonRunner, tmp_path: Path, num_cores: int, total: int) -> None:
-    chip = (CHIPS / "h200.toml").read_text(encoding="utf-8")
-    file = tmp_path / "card.toml"
-    file.write_text(chip.replace("num_cores = 132", f"num_cores = {num_cores}"), encoding="utf-8")
-    fork_cuda(PROGRAMS / "dropout_by_card.py", {"TORCH_LOOM_CHIP": str(file)}, given=(num_cores, total))
+@pytest.mark.parametrize(("chip", "num_cores", "total"), [("p100", 56, 999826), ("k80", 13, 999100)])
+def test_dropout_by_card(fork_cuda: PythonRunner, chip: str, num_cores: int, total: int) -> None:
+    fork_cuda(PROGRAMS / "dropout_by_card.py", {"TORCH_LOOM_CHIP": chip}, given=(num_cores, total))
 
 
 @pytest.mark.report("pytorch/pytorch#96309", "`torch.set_rng_state` leaves the generators of devices alone")
@@ -49,13 +40,11 @@ def test_fork_rng(fork_cuda: PythonRunner) -> None:
 
 
 @pytest.mark.report("pytorch/pytorch#90006", "how far a draw moves the offset of the generator")
-@pytest.mark.xfail(strict=True, reason="numbers of CUDA's kernels")
 def test_offset_after_draws(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "offset_after_draws.py")
 
 
 @pytest.mark.report("pytorch/pytorch#90006", "`multinomial` moves the offset by the size of its operand")
-@pytest.mark.xfail(strict=True, reason="numbers of CUDA's kernels")
 def test_offset_after_multinomial(fork_cuda: PythonRunner) -> None:
     # One sample of a row is the largest of as many exponential numbers as it has weights.
     fork_cuda(PROGRAMS / "offset_after_multinomial.py")

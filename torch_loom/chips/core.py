@@ -82,7 +82,19 @@ def for_core(described: Chip) -> _C.Chip:
         fused_kernels=described.fused_kernels,
         deterministic=described.deterministic,
         is_gpu=bool(described.product_name),
+        random_grid=_random_grid(described),
     )
+
+
+def _random_grid(described: Chip) -> tuple[int, int, bool, bool]:
+    """Return what decides CUDA's random numbers: cores, threads of each, vectorised dropout, made by NVIDIA.
+
+    PyTorch's builds of today are for cards from Volta on. What is public of earlier ones was drawn by
+    versions whose dropout was not vectorised yet (pytorch#25690).
+    """
+    is_nvidia = bool(described.product_name) and described.warp_size == 32
+    is_early = is_nvidia and described.capability_major < 7
+    return max(described.num_cores, 1), described.max_threads_per_core or 2048, not is_early, is_nvidia
 
 
 def estimator(figures_of: Callable[[int], Mapping[str, float]]) -> Estimator:

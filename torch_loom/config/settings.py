@@ -308,6 +308,13 @@ ASSERTS = _choice(
     "there; device raises where the host waits, and nothing runs afterwards, as on a GPU. immediate if not "
     "set, device under the name cuda.",
 )
+RNG = _choice(
+    "TORCH_LOOM_RNG",
+    ["auto", "cuda", "loom"],
+    default="auto",
+    meaning="Random numbers of a device: cuda gives those of PyTorch's CUDA kernels on a card of the chip's "
+    "size, loom our own; auto is cuda for GPUs under the name cuda.",
+)
 CHAOS_SEED = Setting(
     env="TORCH_LOOM_CHAOS_SEED",
     type_name="integer",

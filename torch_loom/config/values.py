@@ -39,6 +39,7 @@ class Settings:
         log_level: ``"DEBUG"``, ``"INFO"``, ``"WARNING"`` or ``"ERROR"``; None leaves it to Python's logging.
         host_memory_bytes: the most host memory that the process may use; None for what the host has.
         asserts: ``"immediate"`` or ``"device"``: where an error that values cause is raised.
+        rng: ``"auto"``, ``"cuda"`` or ``"loom"``: whose random numbers the devices draw.
         is_dummy: whether the devices execute nothing: RBLN_DUMMY_DEVICE.
     """
 
@@ -60,6 +61,7 @@ class Settings:
     device_groups: rbln.Groups | None = None
     host_memory_bytes: int | None = None
     asserts: str = "immediate"
+    rng: str = "auto"
     is_dummy: bool = False
 
     @property

@@ -59,6 +59,7 @@ FACTS: dict[str, str] = {
     "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",
+    "draws": "draws random numbers: it moves the offset of its generator as CUDA's kernel does",
 }
 """What the runtime must know of an op, beside its schema."""
 

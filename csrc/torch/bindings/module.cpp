@@ -22,6 +22,7 @@
 #include "torch/memory/lazy.h"
 #include "torch/memory/workspaces.h"
 #include "torch/ops/fallback.h"
+#include "torch/random/grid.h"
 #include "util/host_memory.h"
 
 namespace py = pybind11;
@@ -142,7 +143,8 @@ void bind_chip(py::module_& m) {
                        std::vector<std::string> dtypes, std::vector<std::string> amp_dtypes,
                        std::optional<std::vector<std::string>> native_ops, int capability_major,
                        int capability_minor, int num_cores, int64_t clock_mhz,
-                       const std::vector<std::string>& fused_kernels, bool deterministic, bool is_gpu) {
+                       const std::vector<std::string>& fused_kernels, bool deterministic, bool is_gpu,
+                       std::tuple<int, int, bool, bool> random_grid) {
              const std::optional<runtime::FusedKernels> fused = runtime::fused_kernels_of(fused_kernels);
              TORCH_CHECK_VALUE(fused.has_value(), "fused_kernels: unknown name among ", fused_kernels);
              return Chip{std::move(name),
@@ -158,12 +160,15 @@ void bind_chip(py::module_& m) {
                          *fused,
                          clock_mhz,
                          deterministic,
-                         is_gpu};
+                         is_gpu,
+                         {std::get<0>(random_grid), std::get<1>(random_grid), std::get<2>(random_grid),
+                          std::get<3>(random_grid)}};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
            py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
            py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
-           py::arg("clock_mhz"), py::arg("fused_kernels"), py::arg("deterministic"), py::arg("is_gpu"))
+           py::arg("clock_mhz"), py::arg("fused_kernels"), py::arg("deterministic"), py::arg("is_gpu"),
+           py::arg("random_grid"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)
@@ -239,6 +244,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("close_memory_policy", guarded(close_policy), py::arg("are_lazy"));
   m.def("set_blas_determinism", &set_blas_determinism);
   m.def("set_blas_rules", set_blas_rules);
+  m.def("set_random_rule", cuda_random::set_rule);
+  m.def("draws_cuda_numbers", guarded([](int64_t device) {
+          check_device_index(device);
+          return cuda_random::grid_of(static_cast<int>(device)) != nullptr;
+        }),
+        py::arg("device"));
   m.def("provide_workspaces", guarded([](const std::vector<std::pair<size_t, size_t>>& figures) {
           std::vector<workspaces::Sizes> sizes;
           for (const auto& [bytes, linear_bytes] : figures) sizes.push_back({bytes, linear_bytes});

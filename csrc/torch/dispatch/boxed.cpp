@@ -144,16 +144,21 @@ CapturedDraw fill_generator(const Op& op, torch::jit::Stack* stack, int device, 
   if (!op.has_generator) return {};
   CapturedDraw draw;
   const size_t first = stack->size() - op.num_arguments;
+  const runtime::RandomGrid* grid = op.random == nullptr ? nullptr : cuda_random::grid_of(device);
+  uint64_t step = kOffsetStep;
+  if (grid != nullptr) step = op.random->step(*grid, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+  if (op.random != nullptr && op.random->kernel == nullptr) grid = nullptr;
   for (const Argument& argument : op.arguments) {
     if (argument.kind != ArgKind::kGenerator) continue;
     c10::IValue& value = (*stack)[first + argument.index];
     const std::optional<at::Generator> given = value.toOptional<at::Generator>();
     const at::Generator& source = generator_of(given, device, op.name());
     if (is_captured) {
-      draw = captured_draw(source, device, op.name());
+      draw = captured_draw(source, device, op.name(), step);
+      draw.grid = grid;
       value = draw.engine;
     } else {
-      value = engine_generator(source, is_kept);
+      value = engine_generator(source, is_kept, step, grid);
     }
     // Shape functions written in Python take none.
     if (!devices().device(device).runs_kernels()) value = c10::IValue();
@@ -251,7 +256,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   if (are_errors_examined && lending.runs_kernels()) keep_arguments();
   try {
     lending.run([&] {
-      if (op.facts.has(op_flag::kDividesIntegers)) {
+      if (op.facts.has(op_flag::kDividesIntegers) && !op.takes_zeros) {
         prepare_integer_division(*stack, op.num_arguments, /*takes_zeros=*/has_device_asserts);
       }
       if (!lending.runs_kernels()) {

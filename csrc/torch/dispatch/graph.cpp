@@ -240,7 +240,7 @@ uint64_t* LoomGraph::offset_of(const RandomState& state) {
   return source == nullptr ? nullptr : &source->offset;
 }
 
-CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op_name) {
+CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op_name, uint64_t step) {
   const RandomState& state = *static_cast<const LoomGenerator*>(generator.unsafeGetGeneratorImpl())->state();
   Source* source = find(state);
   if (source == nullptr && generator == default_generator(generator.device().index())) {
@@ -253,15 +253,15 @@ CapturedDraw LoomGraph::draw_from(const at::Generator& generator, const char* op
                 " draws from a generator that is not registered with the graph that is being captured: call "
                 "register_generator_state(generator) before the capture)");
   }
-  const uint64_t offset = std::exchange(source->offset, source->offset + kOffsetStep);
+  const uint64_t offset = std::exchange(source->offset, source->offset + step);
   source->is_drawn = true;
-  return {new_engine_generator(), source->random, offset};
+  return {new_engine_generator(), source->random, offset, nullptr};
 }
 
-CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name) {
+CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name, uint64_t step) {
   auto* graph = static_cast<GraphRandom*>(runtime::capture::owner_of(runtime::current_stream_of(device)));
   TORCH_INTERNAL_ASSERT(graph != nullptr);
-  return static_cast<LoomGraph*>(graph)->draw_from(generator, op_name);
+  return static_cast<LoomGraph*>(graph)->draw_from(generator, op_name, step);
 }
 
 void register_graph_impl() {

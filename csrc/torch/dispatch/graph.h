@@ -43,7 +43,7 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   void register_generator(const at::Generator& generator);
   uint64_t* offset_of(const RandomState& state) override;
   // For an op that is captured and draws from `generator`.
-  CapturedDraw draw_from(const at::Generator& generator, const char* op_name);
+  CapturedDraw draw_from(const at::Generator& generator, const char* op_name, uint64_t step);
 
  private:
   friend class EngineReplay;
@@ -72,7 +72,7 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
 
 // The draw of an op that is being captured on the current stream of `device`. Throws when the generator is
 // not registered with the graph.
-CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name);
+CapturedDraw captured_draw(const at::Generator& generator, int device, const char* op_name, uint64_t step);
 
 // Makes torch.accelerator.Graph find it, under the device's name.
 void register_graph_impl();

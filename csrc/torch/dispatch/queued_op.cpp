@@ -117,7 +117,7 @@ class QueuedOp {
     OutputAllocations output_allocations =
         learns ? OutputAllocations::learning() : OutputAllocations(places_.data(), places_.size());
     torch::jit::Stack stack = runs_once_ && !are_errors_examined ? std::move(arguments_) : arguments_;
-    if (op_.facts.has(op_flag::kDividesIntegers)) {
+    if (op_.facts.has(op_flag::kDividesIntegers) && !op_.takes_zeros) {
       prepare_integer_division(stack, stack.size(), /*takes_zeros=*/has_device_asserts);
     }
     if (c10::get_default_dtype_as_scalartype() != default_dtype_) [[unlikely]] {

@@ -131,7 +131,8 @@ Tensor laid_out_as(const Tensor& own, const Tensor& computed) {
 AttentionResult engine_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                  OptionalTensor bias, double dropout, bool is_causal,
                                  std::optional<double> scale, int64_t diagonal,
-                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator) {
+                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator,
+                                 int64_t dropout_scheme) {
   const Tensor state = at::empty({2}, query.options().dtype(c10::kLong));
   const Tensor offset = at::empty({}, state.options());
   if (query.is_meta()) {
@@ -151,7 +152,8 @@ AttentionResult engine_attention(const Tensor& query, const Tensor& key, const T
     const Tensor scores = call.scores();
     Tensor weights = at::_safe_softmax(scores, -1);
     if (dropout > 0) {
-      weights = weights.mul(kept_weights(weights, dropout, draw_numbers(state, generator)));
+      weights = weights.mul(kept_weights(
+          weights, dropout, draw_numbers(state, generator, static_cast<DropoutScheme>(dropout_scheme))));
       offset.copy_(state[1]);
     }
     computed = at::matmul(weights, call.value);
@@ -170,7 +172,8 @@ AttentionResult engine_attention(const Tensor& query, const Tensor& key, const T
 std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, OptionalTensor bias,
     bool wants_bias, const Tensor& output, const Tensor& logsumexp, const Tensor& seed, const Tensor& offset,
-    double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time) {
+    double dropout, bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time,
+    int64_t dropout_scheme) {
   const auto empty_gradient = [&](const Tensor& operand) {
     return is_by_time ? empty_by_time(operand, operand.size(-1)) : at::empty_like(operand);
   };
@@ -190,7 +193,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> engine_attention_backward(
     const Tensor weights = at::_safe_softmax(call.scores(), -1);
     Tensor kept, dropped = weights;
     if (dropout > 0) {
-      kept = kept_weights(weights, dropout, DropoutNumbers(seed, offset));
+      kept = kept_weights(weights, dropout,
+                          DropoutNumbers(seed, offset, 0, static_cast<DropoutScheme>(dropout_scheme)));
       dropped = weights.mul(kept);
     }
     dv = at::matmul(dropped.transpose(-2, -1), upstream);

@@ -23,13 +23,14 @@ using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tenso
 AttentionResult engine_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                  const std::optional<at::Tensor>& bias, double dropout, bool is_causal,
                                  std::optional<double> scale, int64_t diagonal,
-                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator);
+                                 std::optional<int64_t> sum_rows, std::optional<at::Generator> generator,
+                                 int64_t dropout_scheme);
 // The gradients of query, key, value and, if it is wanted, of the bias. `is_by_time`: they lie in memory so.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> engine_attention_backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
     const std::optional<at::Tensor>& bias, bool wants_bias, const at::Tensor& output,
     const at::Tensor& logsumexp, const at::Tensor& seed, const at::Tensor& offset, double dropout,
-    bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time);
+    bool is_causal, std::optional<double> scale, int64_t diagonal, bool is_by_time, int64_t dropout_scheme);
 
 // Attention of sequences packed one behind another: query (rows, heads, width), and where each sequence
 // starts. Else: query (batch, rows, heads, width). Key and value have as many heads, or a divisor of that.
@@ -38,8 +39,9 @@ struct PackedAttention {
   std::optional<at::Tensor> starts_q, starts_k, used_k, slopes, pages;
   int64_t max_q;  // CUDA's kernels compute so many queries of a sequence: a longer sequence is refused.
   double dropout, scale;
-  bool is_from_top;     // The first query stands beside the first key, else the last beside the last.
-  int64_t left, right;  // How far a query sees; negative: without limit.
+  bool is_from_top;            // The first query stands beside the first key, else the last beside the last.
+  int64_t left, right;         // How far a query sees; negative: without limit.
+  int64_t dropout_scheme = 0;  // A DropoutScheme: whose random numbers decide.
 
   bool is_packed() const { return is_given(starts_q); }
   int64_t heads() const { return query.size(-2); }

@@ -162,7 +162,9 @@ AttentionResult engine_packed_attention(const PackedAttention& call, std::option
     const Tensor sees_none = sum.eq(-kInfinity);
     Tensor weights = scores.sub(sum.unsqueeze(-1)).exp_().masked_fill_(sees_none.unsqueeze(-1), 0);
     if (call.dropout > 0)
-      weights.mul_(kept_weights(weights, call.dropout, DropoutNumbers(state[0], state[1], i)));
+      weights.mul_(kept_weights(
+          weights, call.dropout,
+          DropoutNumbers(state[0], state[1], i, static_cast<DropoutScheme>(call.dropout_scheme))));
     sequences.queries_of(output, i).copy_(
         at::matmul(weights, sequences.key_of(call.value, i)).transpose(0, 1));
     if (sums.size(-1) != 0) sequences.sums_of(sums, i).copy_(sum.masked_fill(sees_none, kInfinity));
@@ -191,7 +193,9 @@ std::tuple<Tensor, Tensor, Tensor> engine_packed_attention_backward(const Packed
     Tensor of_weights = at::matmul(upstream, sequences.key_of(call.value, i).transpose(1, 2));
     Tensor used = weights;
     if (call.dropout > 0) {
-      const Tensor kept = kept_weights(weights, call.dropout, DropoutNumbers(seed, offset, i));
+      const Tensor kept =
+          kept_weights(weights, call.dropout,
+                       DropoutNumbers(seed, offset, i, static_cast<DropoutScheme>(call.dropout_scheme)));
       of_weights.mul_(kept);
       used = weights.mul(kept);
     }

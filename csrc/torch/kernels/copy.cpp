@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "torch/core/registration.h"
+#include "torch/cuda/values.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/unboxed.h"
 #include "torch/inference/no_values.h"
@@ -109,6 +110,12 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   const bool is_kernel = is_within && destination.nbytes() >= kKernelBytes;
   if (is_plain(destination, source) && !is_kernel) {
     copy_bytes(destination, source, non_blocking);
+    return destination;
+  }
+  if (is_within && device_type() == c10::DeviceType::CUDA && converts_as_cuda(destination, source)) {
+    static const Op& converting = Op::named("aten::copy_", "");
+    torch::jit::Stack stack{destination, source, non_blocking};
+    run_boxed(converting.handle, &stack);
     return destination;
   }
   if (is_within) return Borrowed<at::_ops::copy_>::call(destination, source, non_blocking);

@@ -38,6 +38,32 @@ template <>
 struct Hot<at::_ops::_log_softmax_backward_data>
     : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
 
+// CUDA divides by a number of the host as the table of its values says: the boxed kernel has that.
+bool is_cudas_quotient(const at::Tensor& self, const at::Tensor& other) {
+  return device_type() == c10::DeviceType::CUDA && other.unsafeGetTensorImpl()->is_wrapped_number() &&
+         self.is_floating_point();
+}
+template <>
+struct Hot<at::_ops::div_Tensor> {
+  static at::Tensor call(const at::Tensor& self, const at::Tensor& other) {
+    if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div_Tensor>::call(self, other);
+    static const Op& op = Op::named("aten::div", "Tensor");
+    torch::jit::Stack stack{self, other};
+    run_boxed(op.handle, &stack);
+    return std::move(stack.back()).toTensor();
+  }
+};
+template <>
+struct Hot<at::_ops::div__Tensor> {
+  static at::Tensor& call(at::Tensor& self, const at::Tensor& other) {
+    if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div__Tensor>::call(self, other);
+    static const Op& op = Op::named("aten::div_", "Tensor");
+    torch::jit::Stack stack{self, other};
+    run_boxed(op.handle, &stack);
+    return self;
+  }
+};
+
 template <typename At>
 void register_unboxed_op(torch::Library& library) {
   std::string name = At::name + 6;  // without "aten::"

@@ -11,11 +11,23 @@
 
 #include "torch/core/registration.h"
 #include "torch/dispatch/boxed.h"
+#include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
+#include "torch/random/grid.h"
 
 namespace loom::glue {
 
 namespace {
+
+// What CUDA's kernel returns; the random numbers are torch/random's.
+std::tuple<at::Tensor, at::Tensor> drop(const at::Tensor& input, double, std::optional<bool>,
+                                        std::optional<at::Generator>) {
+  return {at::empty_like(input), at::empty_like(input, input.options().dtype(c10::kBool))};
+}
+
+bool draws_as_cuda(const at::Tensor& tensor) {
+  return is_loom(tensor) && cuda_random::grid_of(tensor.device().index()) != nullptr;
+}
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
                                                   std::optional<bool> train) {
@@ -23,6 +35,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   if (input.numel() == 0) return {input, at::empty_like(input, input.options().dtype(c10::kBool))};
   if (!train.value_or(true)) return {input.clone(), at::ones_like(input, input.options().dtype(c10::kBool))};
   if (p == 1) return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(c10::kBool))};
+  if (draws_as_cuda(input)) {
+    static const auto op = find_fused<decltype(drop)>("loom_fused::native_dropout");
+    return op.call(input, p, train, default_generator());
+  }
   const double keep = 1 - p;
   at::Tensor mask = at::empty_like(input, input.options().dtype(c10::kBool), at::MemoryFormat::Contiguous);
   mask.bernoulli_(keep);  // in the order of the elements, wherever they lie
@@ -38,12 +54,15 @@ void exponential(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const double rate = torch::jit::peek(*stack, 1, 3).toDouble();
   run_boxed(op, stack);
   const at::Tensor& self = stack->back().toTensor();
-  if (self.scalar_type() == c10::kHalf && !std::isinf(rate)) self.clamp_min_(std::ldexp(1.0, -24));
+  if (self.scalar_type() == c10::kHalf && !std::isinf(rate) && !draws_as_cuda(self))
+    self.clamp_min_(std::ldexp(1.0, -24));
 }
 
 }  // namespace
 
 void register_random() {
+  define_fused("native_dropout(Tensor input, float p, bool? train, Generator? generator) -> (Tensor, Tensor)",
+               &drop);
   torch::Library& m = library(own_key());
   m.impl("native_dropout", native_dropout);
   m.impl("exponential_", torch::CppFunction::makeFromBoxedFunction<&exponential>());

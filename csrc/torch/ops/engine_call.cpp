@@ -93,25 +93,59 @@ void store(const at::Tensor& result, const at::Tensor& out) {
   out.copy_(result);
 }
 
-// Whether the op's own kernel has computed the call; its results are then on the stack.
-bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+// Leaves on the stack what a kernel of ours has computed, in the place of its arguments: in what the op
+// writes to, or in memory of the device.
+void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::Tensor>& results) {
   const size_t first = stack.size() - op.num_arguments;
-  std::vector<at::Tensor> results, outs;
-  {
-    const OutputAllocations::Suspended on_host;
-    results = op.own_kernel(c10::ArrayRef<c10::IValue>(stack).slice(first));
-  }
-  if (results.empty()) return false;
   const auto& formal = op.handle.schema().arguments();
+  std::vector<at::Tensor> outs;
   for (size_t i = 0; i < formal.size(); ++i) {
-    if (formal[i].is_out()) outs.push_back(stack[first + i].toTensor());
+    const bool is_in_place = i == 0 && formal[i].alias_info() != nullptr && formal[i].alias_info()->isWrite();
+    if (formal[i].is_out() || is_in_place) outs.push_back(stack[first + i].toTensor());
   }
   stack.resize(first);
   for (size_t i = 0; i < results.size(); ++i) {
-    if (i < outs.size()) store(results[i], outs[i]);
+    if (i < outs.size() && !results[i].is_same(outs[i])) store(results[i], outs[i]);
     stack.emplace_back(i < outs.size() ? outs[i] : results[i].clone());
   }
-  return true;
+}
+
+// Whether the op's own kernel has computed the call; its results are then on the stack.
+bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+  std::vector<at::Tensor> results;
+  {
+    const OutputAllocations::Suspended on_host;
+    results = op.own_kernel(c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments));
+  }
+  if (!results.empty()) put_results(op, stack, results);
+  return !results.empty();
+}
+
+// Whether the call draws CUDA's numbers, and has drawn them; its results are then on the stack.
+bool is_drawn(const Op& op, torch::jit::Stack& stack) {
+  const size_t first = stack.size() - op.num_arguments;
+  const CudaDraw* start = nullptr;
+  for (const Argument& argument : op.arguments) {
+    const c10::IValue& value = stack[first + argument.index];
+    if (argument.kind == ArgKind::kGenerator && value.isGenerator())
+      start = cuda_draw_of(value.toGenerator());
+  }
+  if (start == nullptr) return false;
+  cuda_random::Draws draws(*start);
+  std::vector<at::Tensor> results;
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(first);
+  if (op.random->makes_results) {
+    results = op.random->kernel(arguments, draws);
+    stack.resize(first);
+    for (at::Tensor& result : results) stack.emplace_back(std::move(result));
+    return true;
+  }
+  {
+    const OutputAllocations::Suspended on_host;
+    results = op.random->kernel(arguments, draws);
+  }
+  if (!results.empty()) put_results(op, stack, results);
+  return !results.empty();
 }
 
 // The arguments of one call in the wider dtype, and what becomes of its results.
@@ -241,6 +275,8 @@ bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int dev
 
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
+    return;
+  if (op.random != nullptr && is_drawn(op, *stack)) [[unlikely]]
     return;
   call_or_widen(op, *stack, [&] { op.handle.redispatchBoxed(keys, stack); });
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "runtime/simulated_clock.h"
+#include "torch/cuda/values.h"
 #include "torch/engine/engine.h"
 
 namespace loom::glue {
@@ -28,6 +29,12 @@ ArgKind kind_of(const c10::Type& type) {
   if (type.kind() == c10::TypeKind::DeviceObjType) return ArgKind::kDevice;
   if (type.kind() == c10::TypeKind::GeneratorType) return ArgKind::kGenerator;
   return ArgKind::kOther;
+}
+
+// What replaces the engine's kernel.
+OwnKernel kernel_of(std::string_view name) {
+  const OwnKernel cudas = cuda_kernel_of(name);
+  return cudas != nullptr ? cudas : own_kernel_of(name);
 }
 
 bool is_number(const c10::Type& type) {
@@ -126,7 +133,8 @@ Op::Op(const c10::OperatorHandle& own_handle)
       refusal(refusal_of(record.full_name)),
       widened_dtypes(widened_dtypes_of(record.full_name)),
       widened_sparse_dtypes(widened_sparse_dtypes_of(record.full_name)),
-      own_kernel(own_kernel_of(record.name)),
+      own_kernel(kernel_of(record.name)),
+      random(cuda_random::random_op_of(record.full_name)),
       asked_dtypes(refused_dtypes_of(refusal) | widened_dtypes),
       is_refused_by_row(refuses_rows(refusal)),
       key_(&own_handle.schema()),
@@ -141,6 +149,7 @@ void Op::read_schema() {
   num_returns = schema.returns().size();
   const std::string& base = schema.name();
   is_foreach = base.rfind("aten::_foreach_", 0) == 0;
+  takes_zeros = own_kernel != nullptr && base.rfind("aten::remainder", 0) == 0;
   is_index_put = facts.has(op_flag::kMaskCounted) && base.find("index_put") != std::string::npos;
   is_index = facts.has(op_flag::kMaskCounted) && !is_index_put;
   // repeat_interleave; its last argument is the size of its result.

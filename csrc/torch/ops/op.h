@@ -18,6 +18,7 @@
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
 #include "torch/ops/shape_functions.h"
+#include "torch/random/ops.h"
 
 namespace loom::glue {
 
@@ -68,12 +69,15 @@ class Op {
   const DtypeSet widened_dtypes;         // that the engine computes in wider ones; 0 but for the name cuda
   const DtypeSet widened_sparse_dtypes;  // the same where an operand is sparse
   const OwnKernel own_kernel;            // null: the engine's is run
-  const DtypeSet asked_dtypes;           // widened_dtypes, and those that CUDA refuses
-  const bool is_refused_by_row;          // of some dtypes where the operands are CSR
-  std::vector<Argument> arguments;       // those that are not kOther
-  std::vector<KeyPart> key_parts;        // of every argument
+  const cuda_random::RandomOp* const random;  // null: it draws no numbers that CUDA has kernels for
+  const DtypeSet asked_dtypes;                // widened_dtypes, and those that CUDA refuses
+  const bool is_refused_by_row;               // of some dtypes where the operands are CSR
+  std::vector<Argument> arguments;            // those that are not kOther
+  std::vector<KeyPart> key_parts;             // of every argument
   size_t num_arguments = 0, num_returns = 0;
   bool is_foreach = false, has_generator = false, writes = false;
+  // A kernel of ours divides by zero as CUDA does.
+  bool takes_zeros = false;
   // Its results are tensors whose metadata the arguments decide. `is_index`: only without masks.
   bool can_queue = false, is_index = false;
   // The host learns a size or a value from it; `is_index_put`: only with masks, or indices of the host's.

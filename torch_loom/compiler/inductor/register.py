@@ -61,7 +61,7 @@ def register_with_inductor() -> None:
     from torch_loom.compiler.inductor.flex_attention import decompose
     from torch_loom.compiler.inductor.graphs import capture
     from torch_loom.compiler.inductor.overrides import LoomOpOverrides
-    from torch_loom.patches import inductor_captures, inductor_rules
+    from torch_loom.patches import inductor_captures, inductor_random, inductor_rules
 
     name = config.device_name()
     register_backend_for_device(
@@ -71,6 +71,7 @@ def register_with_inductor() -> None:
     if name == config.CUDA_NAME:
         inductor_rules.no_gpu.apply()
         lowerings.pad_by_ops()
+    inductor_random.draw_as_triton()
     inductor_rules.no_triton.apply()
     inductor_rules.scheduled_as_cpp.apply()
     inductor_rules.lowered_as_cpp.apply()

@@ -136,6 +136,7 @@ def _initialize_core(settings: config.Settings) -> None:
         host_memory_bytes=settings.host_memory_bytes or 0,
         device_asserts=settings.asserts == "device",
     )
+    _C.set_random_rule(settings.rng)
     # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.
     _C.set_blas_rules(config.blas_workspaces)
     if settings.device_name == config.CUDA_NAME:
@@ -149,6 +150,8 @@ def _initialize_core(settings: config.Settings) -> None:
         atexit.register(_tell_chaos_seed, seed)
     for callback in _at_first_use:
         callback(settings)
+    # torch.utils.checkpoint asks the device's module whether there is random state to be kept.
+    getattr(sys.modules["torch"], settings.device_name)._initialized = True
 
 
 def _settle_memory_policy() -> None:

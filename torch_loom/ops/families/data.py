@@ -167,6 +167,11 @@ FAMILIES = (
         facts={
             "makes_contents": "randperm.generator_out normal_ uniform_ random_ random_.from random_.to "
             "bernoulli_.float exponential_ cauchy_ log_normal_ geometric_",
+            "draws": "uniform_ normal_ log_normal_ exponential_ geometric_ cauchy_ bernoulli_.float "
+            "bernoulli_.Tensor bernoulli.out normal.Tensor_float normal.Tensor_float_out normal.float_Tensor "
+            "normal.float_Tensor_out normal.Tensor_Tensor normal.Tensor_Tensor_out random_ random_.from "
+            "random_.to randperm.generator_out rrelu_with_noise rrelu_with_noise.out rrelu_with_noise_ "
+            "poisson _standard_gamma _sample_dirichlet binomial multinomial multinomial.out",
             "host_checks": "normal.*",
             "host_waits": "normal.float_Tensor normal.Tensor_Tensor",
             # Bounds, rates and numbers of samples: no shape function looks at them.
@@ -179,6 +184,7 @@ FAMILIES = (
         "random",
         "native_dropout dropout _fused_dropout alpha_dropout feature_dropout",
         lowering="data.dropout",
+        facts={"draws": "native_dropout"},
     ),
     Family("gradients of dropout", "elementwise", "native_dropout_backward"),
     Family(

@@ -103,6 +103,7 @@ FAMILIES = (
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
         f"_scaled_dot_product_fused_attention_overrideable {_FLASH} _scaled_dot_product_attention_math "
         "_scaled_dot_product_attention_math_for_mps _triton_scaled_dot_attention",
+        facts={"draws": "_scaled_dot_product_fused_attention_overrideable"},
     ),
     Family(
         "gradients of attention",
@@ -124,6 +125,7 @@ FAMILIES = (
         "attention",
         "_flash_attention_forward _flash_attention_forward_no_dropout_inplace _efficient_attention_forward",
         bytes_only="how long the sequences are is in no size",
+        facts={"draws": "_flash_attention_forward"},
     ),
     Family(
         "gradients of attention of packed sequences",

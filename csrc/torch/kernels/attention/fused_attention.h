@@ -14,6 +14,9 @@ namespace loom::glue {
 
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
+// The DropoutScheme of a call on the device, by the CUDA kernel that it would take.
+int64_t scheme_of(const at::Tensor& query, bool is_efficient);
+
 // Output, log Σ exp of the scores, and the state of dropout: see engine_attention().
 AttentionResult fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                 const std::optional<at::Tensor>& bias, double dropout_p, bool is_causal,

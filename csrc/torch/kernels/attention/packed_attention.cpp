@@ -9,6 +9,7 @@
 
 #include "torch/engine/fused.h"
 #include "torch/kernels/attention/attention_checks.h"
+#include "torch/kernels/attention/fused_attention.h"
 #include "torch/kernels/fused_op.h"
 #include "torch/kernels/register.h"
 
@@ -46,35 +47,35 @@ AttentionResult run(const Tensor& query, const Tensor& key, const Tensor& value,
                     OptionalTensor starts_k, int64_t max_q, int64_t max_k, double dropout, bool is_causal,
                     std::optional<double> scale, OptionalInt left, OptionalInt right, OptionalTensor used_k,
                     OptionalTensor slopes, OptionalTensor pages, bool is_from_top, OptionalInt sum_rows,
-                    std::optional<at::Generator> generator) {
-  return engine_packed_attention(checked({query, key, value, starts_q, starts_k, max_q, max_k, dropout,
-                                          is_causal, scale, left, right, used_k, slopes, pages, is_from_top}),
-                                 sum_rows, std::move(generator));
+                    std::optional<at::Generator> generator, int64_t dropout_scheme) {
+  PackedAttention call = checked({query, key, value, starts_q, starts_k, max_q, max_k, dropout, is_causal,
+                                  scale, left, right, used_k, slopes, pages, is_from_top});
+  call.dropout_scheme = dropout_scheme;
+  return engine_packed_attention(call, sum_rows, std::move(generator));
 }
 
-std::tuple<Tensor, Tensor, Tensor> run_backward(const Tensor& gradient, const Tensor& query,
-                                                const Tensor& key, const Tensor& value, const Tensor& output,
-                                                const Tensor& sums, OptionalTensor starts_q,
-                                                OptionalTensor starts_k, int64_t max_q, int64_t max_k,
-                                                double dropout, bool is_causal, const Tensor& seed,
-                                                const Tensor& offset, std::optional<double> scale,
-                                                OptionalInt left, OptionalInt right, bool is_from_top) {
-  const PackedAttention call = checked({query,
-                                        key,
-                                        value,
-                                        starts_q,
-                                        starts_k,
-                                        max_q,
-                                        max_k,
-                                        dropout,
-                                        is_causal,
-                                        scale,
-                                        left,
-                                        right,
-                                        {},
-                                        {},
-                                        {},
-                                        is_from_top});
+std::tuple<Tensor, Tensor, Tensor> run_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
+    const Tensor& sums, OptionalTensor starts_q, OptionalTensor starts_k, int64_t max_q, int64_t max_k,
+    double dropout, bool is_causal, const Tensor& seed, const Tensor& offset, std::optional<double> scale,
+    OptionalInt left, OptionalInt right, bool is_from_top, int64_t dropout_scheme) {
+  PackedAttention call = checked({query,
+                                  key,
+                                  value,
+                                  starts_q,
+                                  starts_k,
+                                  max_q,
+                                  max_k,
+                                  dropout,
+                                  is_causal,
+                                  scale,
+                                  left,
+                                  right,
+                                  {},
+                                  {},
+                                  {},
+                                  is_from_top});
+  call.dropout_scheme = dropout_scheme;
   check_packed_saved(call, gradient, output, sums);
   return engine_packed_attention_backward(call, gradient, output, sums, seed, offset);
 }
@@ -131,7 +132,8 @@ AttentionResult packed_attention(const PackedCall& call, OptionalInt sum_rows) {
   static const auto op = find_fused<decltype(run)>("loom_fused::_flash_attention_forward");
   return op.call(call.query, call.key, call.value, call.starts_q, call.starts_k, call.max_q, call.max_k,
                  call.dropout, call.is_causal, call.scale, call.left, call.right, call.used_k, call.slopes,
-                 call.pages, call.is_from_top, sum_rows, default_generator());
+                 call.pages, call.is_from_top, sum_rows, default_generator(),
+                 scheme_of(call.query, /*is_efficient=*/false));
 }
 
 std::tuple<Tensor, Tensor, Tensor> packed_attention_backward(const PackedCall& call, const Tensor& gradient,
@@ -140,7 +142,7 @@ std::tuple<Tensor, Tensor, Tensor> packed_attention_backward(const PackedCall& c
   static const auto op = find_fused<decltype(run_backward)>("loom_fused::_flash_attention_backward");
   return op.call(gradient, call.query, call.key, call.value, output, sums, call.starts_q, call.starts_k,
                  call.max_q, call.max_k, call.dropout, call.is_causal, state.seed, state.offset, call.scale,
-                 call.left, call.right, call.is_from_top);
+                 call.left, call.right, call.is_from_top, scheme_of(call.query, /*is_efficient=*/false));
 }
 
 void register_packed_attention() {
@@ -150,14 +152,15 @@ void register_packed_attention() {
   const std::string window = "*, float? scale=None, int? window_size_left=None, int? window_size_right=None";
   const std::string pages = ", Tensor? seqused_k=None, Tensor? alibi_slopes=None, Tensor? block_table=None";
   define_fused("_flash_attention_forward(" + operands + window + pages +
-                   ", bool is_from_top=False, int? sum_rows=None, Generator? generator=None) -> (Tensor, "
+                   ", bool is_from_top=False, int? sum_rows=None, Generator? generator=None, int "
+                   "dropout_scheme=0) -> (Tensor, "
                    "Tensor, Tensor, Tensor)",
                run);
   define_fused(
       "_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor "
       "logsumexp, Tensor? cum_seq_q, Tensor? cum_seq_k, int max_q, int max_k, float dropout_p, bool "
       "is_causal, Tensor seed, Tensor offset, " +
-          window + ", bool is_from_top=False) -> (Tensor, Tensor, Tensor)",
+          window + ", bool is_from_top=False, int dropout_scheme=0) -> (Tensor, Tensor, Tensor)",
       run_backward);
   library(own_key()).impl("_flash_attention_forward", flash_forward);
   library(own_key()).impl("_flash_attention_backward", flash_backward);
