@@ -59,6 +59,20 @@ def divide_by_zeros(name: str) -> None:
 
         return tables.make_pointwise(replaced)(divisor)
 
+    def zeros_of(divisor: Any) -> Any:
+        """1 where it is 0, else 0."""
+        if isinstance(divisor, int):
+            return int(divisor == 0)
+        if isinstance(divisor, sympy.Basic):
+            return Where(sympy.Eq(divisor, 0), sympy.Integer(1), sympy.Integer(0))
+        dtype = divisor.get_dtype()
+
+        def is_zero(value: Any) -> Any:
+            zero, one = ops.constant(0, dtype), ops.constant(1, dtype)
+            return ops.where(ops.eq(value, zero), one, zero)
+
+        return tables.make_pointwise(is_zero)(divisor)
+
     def guarded(lower: Any) -> Any:
         def call(a: Any, b: Any, **kwargs: Any) -> Any:
             divides = kwargs.get("rounding_mode", "trunc") is not None
@@ -68,11 +82,31 @@ def divide_by_zeros(name: str) -> None:
 
         return call
 
+    # CUDA's: -1. By 1, which stands for 0, it is 0.
+    def counted(lower: Any) -> Any:
+        divide = guarded(lower)
+
+        def call(a: Any, b: Any, **kwargs: Any) -> Any:
+            rest = divide(a, b, **kwargs)
+            if not (is_own(a, b) and is_whole(a) and is_whole(b)):
+                return rest
+            return tables.lowerings[aten.sub.Tensor](rest, zeros_of(b))
+
+        return call
+
     aten: Any = torch.ops.aten
     prims: Any = torch.ops.prims
-    rests = [aten.remainder, aten.fmod, prims.fmod, prims.remainder]
-    overloads = [getattr(packet, overload) for packet in rests for overload in packet.overloads()]
-    _replace(guarded, aten.div.Tensor_mode, aten.div.Scalar_mode, prims.div.default, *overloads)
+
+    def overloads_of(*packets: Any) -> list[Any]:
+        return [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+
+    quotients = [aten.div.Tensor_mode, aten.div.Scalar_mode, prims.div.default]
+    rests = overloads_of(aten.remainder, prims.remainder)
+    if name == "cuda":
+        _replace(counted, *rests)
+    else:
+        quotients += rests
+    _replace(guarded, *quotients, *overloads_of(aten.fmod, prims.fmod))
 
 
 def pad_by_ops() -> None:
