@@ -40,6 +40,8 @@ def _say_version() -> None:
     def settle(_: config.Settings) -> None:
         # Dynamo reads the attributes of modules from their dictionaries.
         vars(module).setdefault("cuda", release.cuda_version())
+        # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
+        CUDA_NAME.put(torch.cuda, _initialized=True)
 
     CUDA_NAME.put(module, __getattr__=answer)
     first_use.at_first_use(settle)

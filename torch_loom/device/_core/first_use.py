@@ -150,8 +150,6 @@ def _initialize_core(settings: config.Settings) -> None:
         atexit.register(_tell_chaos_seed, seed)
     for callback in _at_first_use:
         callback(settings)
-    # torch.utils.checkpoint asks the device's module whether there is random state to be kept.
-    getattr(sys.modules["torch"], settings.device_name)._initialized = True
 
 
 def _settle_memory_policy() -> None:
