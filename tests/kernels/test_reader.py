@@ -38,6 +38,12 @@ def test_results_have_types_that_the_text_leaves_out() -> None:
     assert ops["arith.cmpi"].result.type == Tensor((1024,), Scalar("i1"))
 
 
+def test_the_number_of_a_block_of_one() -> None:
+    lines = ["%b = arith.constant dense<7> : tensor<1xi32>", "%n = tt.unsplat %b : tensor<1xi32>"]
+    ops = {op.name: op for op in in_kernel(*lines).kernel.walk()}
+    assert ops["tt.unsplat"].result.type == Scalar("i32")
+
+
 def test_regions_and_loops() -> None:
     ops = {op.name: op for op in read(text("product")).kernel.walk()}
     loop = ops["scf.for"]

@@ -321,6 +321,8 @@ class _Reader:
             return [types[-1]]
         if name == "tt.load":
             return [self._pointee(types[0])]
+        if name == "tt.unsplat" and isinstance(types[0], Tensor):
+            return [types[0].element]
         if name in _CASTS or name == "tt.make_tensor_descriptor":
             return [types[-1]]
         if name in ("arith.mulsi_extended", "arith.mului_extended"):
