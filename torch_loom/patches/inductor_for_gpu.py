@@ -21,3 +21,9 @@ def buffers_of_device(place: Place) -> Any:
         return torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
     return empty_strided
+
+
+@patch("torch._inductor.config:use_static_cuda_launcher", until=NO_BODY)
+def launched_by_triton(place: Place) -> Any:
+    """Generated kernels are started by NVIDIA's driver from its machine code, past Triton's launcher."""
+    return False

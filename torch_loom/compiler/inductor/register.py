@@ -94,15 +94,10 @@ def register_with_inductor() -> None:
 
 
 def _generate_as_for_gpu() -> None:
-    from torch._inductor import config as inductor_config
-
     from torch_loom.patches import inductor_for_gpu
 
     inductor_for_gpu.buffers_of_device.apply()
-    # It starts kernels by NVIDIA's driver, from its machine code.
-    for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):
-        if hasattr(inductor_config, name):
-            setattr(inductor_config, name, False)
+    inductor_for_gpu.launched_by_triton.apply()
 
 
 def register_own_backend() -> None:
