@@ -179,7 +179,7 @@ void Communicator::record_parameters(const Step& step) {
   };
   const bool is_message = is_message_kind(operation.kind);
   const auto sequence = std::make_tuple(static_cast<int64_t>(sequence_.load() + 1), is_message);
-  const auto group = std::make_tuple(options_->group_name, options_->group_desc);
+  const auto group = std::make_tuple(getGroupUid(), getGroupDesc());
   const std::string name = operation.kind == Kind::kAllReduce ? "allreduce" : step.title;
   const std::vector<int64_t> no_sizes;
   const auto dtype = operation.dtype < 0 ? at::kByte : static_cast<at::ScalarType>(operation.dtype);
