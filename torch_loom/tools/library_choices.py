@@ -40,7 +40,7 @@ def _triton() -> str:
         if has_triton()
         else "Inductor generates C++, not Triton's kernels"
     )
-    return f"{chosen}; a launch of a kernel is refused, but under TRITON_INTERPRET=1"
+    return f"{chosen}; kernels are compiled for the host, and each access is checked"
 
 
 def _torchvision() -> str:
