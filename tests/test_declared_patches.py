@@ -19,7 +19,6 @@ OURS = {
     "_register/fitness.py: setattr(sys.modules[package], name, module)": "the extension, in our own package",
     "_register/stand_in.py: setattr(torch, name, module)": "the device's module, as PyTorch sets it",
     "compat/pybuda.py: module.__spec__": "a module of ours, under the name pybuda, too",
-    "compiler/inductor/register.py: setattr(inductor_config, name, False)": "settings of Inductor's",
     "cuda/exchange.py: _get_name.restype": "ctypes takes the types of a function so",
     "cuda/exchange.py: _get_name.argtypes": "the same",
     "cuda/exchange.py: _get_pointer.restype": "the same",
