@@ -44,6 +44,7 @@ DIFFERENT = {
 # Ops of ours whose results cannot be compared with fake ones, or that programs do not call.
 _PARTS = "PyTorch has no fake kernel for it; what it is made of is compared"
 NOT_COMPARED = {
+    "loom_numerics::tensor_core_matmul": "tensor_core() alone calls it: tests/numerics compares it",
     "aten::_cslt_compress": _PARTS,
     "aten::_sparse_semi_structured_apply": _PARTS,
     "aten::_sparse_semi_structured_apply_dense": _PARTS,

@@ -30,8 +30,8 @@ def test_immediate_asserts_leave_the_devices_usable(fork_cuda: PythonRunner) -> 
     fork_cuda(PROGRAMS / "immediate_asserts_leave_the_devices_usable.py", {"TORCH_LOOM_ASSERTS": "immediate"})
 
 
-def test_collectives_take_tensors_of_the_host_and_end(fork_cuda: PythonRunner) -> None:
-    fork_cuda(PROGRAMS / "collectives_take_tensors_of_the_host_and_end.py")
+def test_collectives_refuse_tensors_of_the_host_and_end(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "collectives_refuse_tensors_of_the_host_and_end.py")
 
 
 @pytest.mark.slow

@@ -143,6 +143,7 @@ def test_errors_have_the_builtin_types_of_cuda() -> None:
 
 # What no GPU raises: settings, chips, plans, compilers, pipelines, the extension itself.
 OWN = {
+    "KernelCheckError",
     "KernelTextError",
     "UnsupportedKernelError",
     *("ChipError", "CompilerOptionError", "ConfigurationError", "DeviceLayoutError", "DryRunError"),

@@ -51,6 +51,7 @@ def register() -> Exception | None:
         entries = importlib.import_module("torch_loom._register.entries")
         entries.end_cuda_sanitizer(name)
         if name == cuda.NAME:
+            build_for_cuda.end_native_kernels()
             if build_for_cuda.is_one():
                 build_for_cuda.give_way()
             cuda.take_over(module)

@@ -43,13 +43,23 @@ def give_way() -> None:
     torch.backends.cudnn.version.__globals__["_cudnn"] = None
     # TorchScript would compile kernels for the GPU.
     torch._C._jit_override_can_fuse_on_gpu(False)
-    late.after_import("torch._native", _end_native_kernels)
 
 
-def _end_native_kernels() -> None:
-    # Kernels in Triton and its like, for ops of some shapes on a GPU. Those without a compiler stay, as in a
-    # build for the CPU; registered anew, they fall back to the device's kernel, not to PyTorch's own.
+def end_native_kernels() -> None:
+    """Take away PyTorch's kernels in Triton and its like, which a build for the CPU has, too.
+
+    They are for ops of some shapes on a GPU. Those without a compiler stay. In a build for CUDA these are
+    registered anew: they fall back to the device's kernel then, not to PyTorch's own.
+    """
+    falls_back = is_one()
+    late.after_import("torch._native", lambda: _end_native_kernels(falls_back))
+
+
+def _end_native_kernels(falls_back: bool) -> None:
     registry: Any = sys.modules["torch._native.registry"]
     compilers = {node.dsl_name for graph in registry._graphs.values() for node in graph} - {"native"}
-    registry.deregister_op_overrides(disable_dsl_names=sorted(compilers), disable_dispatch_keys="CUDA")
-    registry.reenable_op_overrides(enable_dispatch_keys="CUDA")
+    if falls_back:
+        registry.deregister_op_overrides(disable_dsl_names=sorted(compilers), disable_dispatch_keys="CUDA")
+        registry.reenable_op_overrides(enable_dispatch_keys="CUDA")
+    elif compilers:
+        registry.deregister_op_overrides(disable_dsl_names=sorted(compilers))
