@@ -55,7 +55,8 @@ TRUTH = (
 )
 INTERVALS = (
     "Intervals that hold eight of ten cases, as `loom plan` gives them: made of one part of the half that is "
-    "not fitted, each card with the same weight, and tested on the other part."
+    "not fitted, and tested on the other part. Ends are the outer ones of two: each row or each card counts "
+    "alike."
 )
 # The host's transfers are no kernels.
 LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")

@@ -33,11 +33,11 @@ def _lightning() -> str:
 
 
 def _triton() -> str:
-    from torch.utils._triton import has_triton
+    from torch_loom import config
 
     chosen = (
         "Inductor generates Triton's kernels"
-        if has_triton()
+        if config.generates_triton()
         else "Inductor generates C++, not Triton's kernels"
     )
     return f"{chosen}; kernels are compiled for the host, and each access is checked"

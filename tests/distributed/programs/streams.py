@@ -1,7 +1,5 @@
 """Collectives as commands on streams: what a call returns at once, graphs, profiles, hooks of DDP."""
 
-import time
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -27,9 +25,7 @@ def check(rank):
 
 def returns_at_once(rank, x):
     if rank == 1:
-        # Until the other rank has asked.
-        while not dist.distributed_c10d._get_default_store().check(["asked"]):
-            time.sleep(0.001)
+        dist.distributed_c10d._get_default_store().wait(["asked"])
     work = dist.all_reduce(x, async_op=True)
     if rank == 0:
         assert not work.is_completed()

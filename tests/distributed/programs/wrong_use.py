@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from tests.distributed.programs.ranks import can_be_other_machines, run
 
+PATIENCE = timedelta(seconds=15)
 kind, is_between_machines = ast.literal_eval(sys.argv[1])
 
 
@@ -41,6 +42,7 @@ def check(rank):
 
 
 def wrong(rank, x):
+    store = dist.distributed_c10d._get_default_store()
     if kind == "shape":
         dist.all_reduce(torch.ones(4 if rank == 0 else 400, device="loom"))
     elif kind == "dtype":
@@ -63,16 +65,23 @@ def wrong(rank, x):
         dist.all_to_all_single(torch.empty(8, device="loom"), x, [4, 4], sizes)
     elif kind == "missing":
         if rank == 0:
-            dist.all_reduce(x)
+            try:
+                dist.all_reduce(x)
+                torch.loom.synchronize()
+            finally:
+                store.set("raised", "")
         else:
-            time.sleep(3)
+            store.wait(["raised"], PATIENCE)
             dist.all_reduce(x)
     elif kind == "abort":
-        work = dist.all_reduce(x, async_op=True) if rank == 0 else None
-        dist.group.WORLD._get_backend(x.device).abort() if rank == 0 else time.sleep(0.5)
-        if rank == 1:
+        if rank == 0:
+            work = dist.all_reduce(x, async_op=True)
+            dist.group.WORLD._get_backend(x.device).abort()
+            store.set("aborted", "")
+            del work
+        else:
+            store.wait(["aborted"], PATIENCE)
             dist.all_reduce(x)
-        del work
     elif kind == "killed":
         if rank == 1:
             # The first process of a namespace does not get its own signals.
