@@ -21,6 +21,7 @@
 #include "runtime/simulated_clock.h"
 #include "torch/core/device.h"
 #include "torch/core/python_line.h"
+#include "torch/loans/operand.h"
 
 namespace loom::distributed {
 
@@ -254,9 +255,9 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     operation.device = devices_of_machine(device.index());
     nanoseconds += cost_of(device.index(), operation, getSize());
     num_bytes += operation.bytes;
-    for (const at::Tensor& input : one.inputs) operands.push_back(describe(input, false));
+    for (const at::Tensor& input : one.inputs) operands.push_back(glue::operand_of(input, false));
     for (const at::Tensor& output : one.outputs) {
-      operands.push_back(describe(output, true));
+      operands.push_back(glue::operand_of(output, true));
       outputs.push_back(operands.back());
     }
   }

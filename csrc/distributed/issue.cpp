@@ -155,16 +155,6 @@ std::vector<Bytes> pieces_of(const at::Tensor& tensor, const Bytes& whole, const
   return pieces;
 }
 
-runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
-  return {tensor.numel() == 0 ? nullptr : tensor.const_data_ptr(),
-          tensor.sizes().data(),
-          tensor.strides().data(),
-          static_cast<int32_t>(tensor.dim()),
-          static_cast<int32_t>(tensor.itemsize()),
-          static_cast<int8_t>(tensor.scalar_type()),
-          is_written};
-}
-
 int32_t devices_of_machine(int device) { return glue::devices().device(device).physical; }
 
 int64_t cost_of(int device, const Operation& operation, int num_ranks) {

@@ -42,7 +42,6 @@ std::vector<Bytes> pieces_of(const at::Tensor& tensor, const Bytes& whole, const
                              int num_ranks, const char* what);
 
 std::string shape_text(const at::Tensor& tensor);
-runtime::Operand describe(const at::Tensor& tensor, bool is_written);
 int32_t devices_of_machine(int device);
 int64_t cost_of(int device, const Operation& operation, int num_ranks);
 // Lives as long as the process.

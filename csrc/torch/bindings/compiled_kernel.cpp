@@ -14,6 +14,7 @@
 #include "torch/dispatch/grid_watch.h"
 #include "torch/kernels/factories.h"
 #include "torch/loans/lend.h"
+#include "torch/loans/operand.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 
@@ -44,16 +45,6 @@ struct Launch {
   }
 };
 
-runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
-  return {tensor.const_data_ptr(),
-          tensor.sizes().data(),
-          tensor.strides().data(),
-          static_cast<int32_t>(tensor.dim()),
-          static_cast<int32_t>(tensor.itemsize()),
-          static_cast<int8_t>(tensor.scalar_type()),
-          is_written};
-}
-
 // Submits a kernel to the current stream of a device. The tensors are on it; the caller has the GIL released.
 void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> tensors,
             const std::vector<bool>& is_written) {
@@ -72,7 +63,7 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
     void* first = devices().engine_address(device_data(storage, is_written[i]));
     const int64_t offset = tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
     work->addresses.push_back(static_cast<char*>(first) + offset);
-    operands.push_back(describe(tensor, is_written[i]));
+    operands.push_back(operand_of(tensor, is_written[i]));
     if (is_written[i]) outputs.push_back(operands.back());
   }
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();

@@ -14,6 +14,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
 #include "torch/dispatch/grid_watch.h"
+#include "torch/loans/operand.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
 #include "util/clock.h"
@@ -207,16 +208,6 @@ std::string shape_of(const at::Tensor& tensor) {
   return text + "]";
 }
 
-runtime::Operand describe(const at::Tensor& tensor, bool is_written) {
-  return {tensor.const_data_ptr(),
-          tensor.sizes().data(),
-          tensor.strides().data(),
-          static_cast<int32_t>(tensor.dim()),
-          static_cast<int32_t>(tensor.itemsize()),
-          static_cast<int8_t>(tensor.scalar_type()),
-          is_written};
-}
-
 }  // namespace
 
 void set_grid_time_limit(double seconds) { time_limit_ns.store(static_cast<int64_t>(seconds * 1e9)); }
@@ -252,7 +243,7 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     work->shapes.push_back(shape_of(tensor));
     numbers[static_cast<size_t>(places[i])] =
         first + tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
-    operands.push_back(describe(tensor, is_written));
+    operands.push_back(operand_of(tensor, is_written));
     if (is_written) outputs.push_back(operands.back());
   }
   // What the cost model is asked by.
