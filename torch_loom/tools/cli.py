@@ -37,7 +37,7 @@ def loom(
 
 @app.command()
 def demo(
-    device: Annotated[str | None, typer.Option(help="Device to train on. [default: device 0]")] = None,
+    device: Annotated[str | None, typer.Option(help="Device to train on.", show_default="device 0")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training digits.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights and batches.")] = 0,
 ) -> None:
@@ -115,7 +115,7 @@ def chips_fit(
         str, typer.Option(help="Name or description of the chip whose other figures to keep.")
     ] = DEFAULT_CHIP,
     name: Annotated[
-        str | None, typer.Option(help="Name of the new description. [default: that of the base]")
+        str | None, typer.Option(help="Name of the new description.", show_default="that of the base")
     ] = None,
 ) -> None:
     """Fit efficiency curves to a sweep, and print the error per op on timings left out."""
@@ -151,16 +151,18 @@ def run_program(
         typer.Argument(help="SCRIPT.py, -m MODULE, or -- COMMAND; with its arguments."),
     ],
     chip: Annotated[
-        str | None, typer.Option(help=f"The chip that the devices are. [default: {DEFAULT_CHIP}]")
+        str | None, typer.Option(help="The chip that the devices are.", show_default=DEFAULT_CHIP)
     ] = None,
     devices: Annotated[
         str | None,
-        typer.Option(help="How many devices there are. [default: 1; under torchrun one for each local rank]"),
+        typer.Option(
+            help="How many devices there are.", show_default="1; under torchrun one for each local rank"
+        ),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Memory of each device, as in 16GiB. [default: the chip's]")
+        str | None, typer.Option(help="Memory of each device, as in 16GiB.", show_default="the chip's")
     ] = None,
-    launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos. [default: auto]")] = None,
+    launch: Annotated[str | None, typer.Option(help="auto, blocking or chaos.", show_default="auto")] = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Report races between streams and in kernels.")
     ] = False,
@@ -192,7 +194,7 @@ def list_kernels(
     context: typer.Context,
     program: Annotated[list[str], typer.Argument(help="SCRIPT.py or -m MODULE, with its arguments.")],
     chip: Annotated[
-        str | None, typer.Option(help=f"The chip that the devices are. [default: {DEFAULT_CHIP}]")
+        str | None, typer.Option(help="The chip that the devices are.", show_default=DEFAULT_CHIP)
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Where to write a page with sources and generated code.")
@@ -242,7 +244,7 @@ def run_image(
         Path | None, typer.Option(help="Tensors (.safetensors) by the names of the inputs.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the outputs (.safetensors).")] = None,
-    device: Annotated[str | None, typer.Option(help="Where to run it. [default: device 0]")] = None,
+    device: Annotated[str | None, typer.Option(help="Where to run it.", show_default="device 0")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How many times to run it.")] = 1,
 ) -> None:
     """Run a compiled model from its file; the compiler is not needed."""

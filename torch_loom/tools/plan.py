@@ -371,4 +371,7 @@ def _show(found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:], json.loads(os.environ.pop(OPTIONS))))
+    try:
+        sys.exit(_main(sys.argv[1:], json.loads(os.environ.pop(OPTIONS))))
+    except KeyboardInterrupt:  # before the script began, or after it ended
+        sys.exit(128 + signal.SIGINT)

@@ -29,8 +29,9 @@ STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);
 margin:0 auto;max-width:1040px;padding:32px}
 h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:32px 0 8px}p{color:var(--dim);margin:0 0 16px}
-.cards{display:flex;gap:12px;flex-wrap:wrap}.card,svg,pre{background:var(--card);border:1px solid var(--line);
-border-radius:10px}.card{padding:12px 16px;min-width:130px}.card b{display:block;font-size:22px}
+.cards{display:flex;gap:12px;flex-wrap:wrap;margin-bottom:14px}
+.card,svg,pre{background:var(--card);border:1px solid var(--line);border-radius:10px}
+.card{padding:12px 16px;min-width:130px}.card b{display:block;font-size:22px}
 .card span{color:var(--dim);font-size:13px}svg{width:100%;height:auto}
 svg text{fill:var(--dim);font:12px system-ui,sans-serif}table{border-collapse:collapse;width:100%}
 td,th{padding:5px 10px;border-bottom:1px solid var(--line);text-align:left}
