@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import torch_loom
 from torch_loom.config import SETTINGS
 from torch_loom.tools import console, demo, digits
-from torch_loom.tools.cli import app, main
+from torch_loom.tools.cli import DEFAULT_CHIP, app, main
 from torch_loom.tools.training import NUM_COMPARED_STEPS, one_thread, train
 
 CPU = torch.device("cpu")
@@ -48,6 +48,11 @@ def test_version(loom):
     assert result.stdout == f"loom {torch_loom.__version__}\n"
     assert loom("--version", "no-such-command").stdout == result.stdout
     assert "--version" in loom("--help").stdout
+
+
+def test_run_says_the_defaults_of_its_options(loom):
+    text = loom("run", "--help").stdout
+    assert all(f"({default}" in text for default in (DEFAULT_CHIP, "1; under torchrun", "the chip's", "auto"))
 
 
 def test_env_lists_every_variable(loom):

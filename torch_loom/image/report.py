@@ -21,7 +21,8 @@ p.lead { color: var(--faint); margin: 0 0 20px; }
 .card b { display: block; font-size: 21px; font-variant-numeric: tabular-nums; }
 .card span { color: var(--faint); font-size: 13px; }
 .epochs { display: grid; grid-template-columns: repeat(auto-fill, minmax(310px, 1fr)); gap: 14px; }
-.epoch header { display: flex; gap: 12px; justify-content: space-between; margin-bottom: 8px; font-size: 13px; }
+.epoch header { display: flex; gap: 12px; justify-content: space-between; margin-bottom: 8px;
+    font-size: 13px; }
 .epoch header b { white-space: nowrap; }
 .epoch header em { color: var(--faint); font-style: normal; text-align: right; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; }
