@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
 import shutil
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -60,3 +64,56 @@ def test_amid_the_import(module: str) -> None:
     assert type(sys.modules[module]) is ModuleType
     exec(f"from {module} import value", found)
     assert calls == ["own"]
+
+
+def was_imported(module: ModuleType) -> bool:
+    return type(module) is ModuleType
+
+
+def test_lazily_imports_when_something_is_read(module: str) -> None:
+    found = late.lazily(module)
+    assert sys.modules[module] is found
+    assert late.lazily(module) is found
+    inspect.getmodule(sys._getframe())  # looks through the files of all modules
+    assert importlib.import_module(module) is found
+    assert not was_imported(found)
+    assert found.value == "own"
+    assert was_imported(found)
+
+
+def test_lazily_raises_what_the_import_raises_and_tries_again(module: str) -> None:
+    def fail() -> None:
+        raise OSError("amid the import")
+
+    found = late.lazily(module)
+    sys.modules["during"].hook = fail  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="amid the import"):
+        _ = found.value
+    sys.modules["during"].hook = lambda: None  # type: ignore[attr-defined]
+    assert found.value == "own"
+
+
+def test_threads_wait_for_a_late_import(module: str) -> None:
+    begun, values = threading.Event(), []
+    found = late.lazily(module)
+    reader = threading.Thread(target=lambda: values.append(found.value))
+
+    def hook() -> None:
+        reader.start()
+        begun.set()
+
+    sys.modules["during"].hook = hook  # type: ignore[attr-defined]
+    assert found.value == "own"
+    assert begun.is_set()
+    reader.join()
+    assert values == ["own"]
+
+
+@pytest.mark.parametrize("name", ["plan", "jiterator", "memory.viz", "sanitizer.cuda_names"])
+def test_import_of_torch_leaves_what_few_use(name: str) -> None:
+    text = f"import sys, torch; print(type(sys.modules['torch_loom.device.{name}']).__name__)"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_LOOM_")}
+    shown = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == "_Late"

@@ -1,4 +1,4 @@
-"""Registers with modules of PyTorch that `import torch` does not import, when the program imports them.
+"""What happens later than `import torch`: registering with modules of PyTorch, and importing some of ours.
 
 Dynamo and Inductor take seconds to import, and have no entry point that a backend is asked through: their
 registries are filled by calls. So a finder waits for the import of each. pytorch/pytorch #189138.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -82,3 +84,61 @@ class _Loader(importlib.abc.Loader):
         vars(module)["__loader__"] = self._loader
         for callback in _waiting.pop(self._name, ()):
             callback()
+
+
+# What the import system, and whoever looks through all modules for a file, reads of any.
+_KNOWN_BEFORE = frozenset(
+    {"__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
+)
+
+# One for all: what is imported late may read another late module.
+_lock = threading.RLock()
+
+
+class _Late(ModuleType):
+    """A module that is imported when something of it is read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        # Not by super(): the class may change meanwhile.
+        read = ModuleType.__getattribute__
+        if name in _KNOWN_BEFORE:
+            return read(self, name)
+        with _lock:
+            if type(self) is _Late:
+                self.__class__ = _Loading  # type: ignore[assignment]
+                try:
+                    read(self, "__spec__").loader.exec_module(self)
+                except BaseException:
+                    self.__class__ = _Late
+                    raise
+                self.__class__ = ModuleType  # type: ignore[assignment]
+        return getattr(self, name)
+
+
+class _Loading(ModuleType):
+    """A late module amid its import: whoever reads it in another thread waits for the end."""
+
+    def __getattribute__(self, name: str) -> Any:
+        with _lock:
+            return ModuleType.__getattribute__(self, name)
+
+
+def lazily(name: str) -> Any:
+    """Return a module that is imported when something of it is first read.
+
+    For what most programs never use: it then adds nothing to `import torch`.
+
+    Args:
+        name: of a module whose package has been imported.
+    """
+    if (imported := sys.modules.get(name)) is not None:
+        return imported
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, name
+    module = importlib.util.module_from_spec(spec)
+    module.__class__ = _Late
+    sys.modules[name] = module
+    package, _, last = name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], last, module)
+    return module

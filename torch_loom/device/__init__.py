@@ -6,12 +6,14 @@ reads.
 # ruff: noqa: F401, F403, F405
 
 import sys as _sys
+from typing import Any as _Any
 
 if "torch" not in _sys.modules:
     raise ImportError(
         "torch_loom.device is registered by `import torch`: import torch first, and use torch.loom"
     )
 
+from torch_loom import late as _late
 from torch_loom.config import configure
 from torch_loom.cuda.names import gds, green_contexts, sparse, tunable
 from torch_loom.cuda.names import gpu_trace as _gpu_trace
@@ -25,10 +27,8 @@ from torch_loom.device import (
     devices,
     graphs,
     ipc,
-    jiterator,
     memory,
     nvtx,
-    plan,
     profiler,
     random,
     sanitizer,
@@ -63,18 +63,26 @@ from torch_loom.device.devices import (
 from torch_loom.device.graphs import *
 from torch_loom.device.graphs import annotations as _graph_annotations
 from torch_loom.device.ipc import *
-from torch_loom.device.jiterator.cuda_kernel import _compile_kernel
 from torch_loom.device.memory import *
 from torch_loom.device.memory import pinning as _pin_memory_utils
-from torch_loom.device.memory import viz as _memory_viz
 from torch_loom.device.memory.addresses import _create_tensor_from_ptr
-from torch_loom.device.plan import *
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
-from torch_loom.device.sanitizer import cuda_names as _sanitizer
 from torch_loom.device.streams import *
 from torch_loom.device.streams import _set_stream_by_id
 from torch_loom.device.telemetry import *
+
+# Most programs use none of these.
+jiterator = _late.lazily("torch_loom.device.jiterator")
+plan = _late.lazily("torch_loom.device.plan")
+_memory_viz = _late.lazily("torch_loom.device.memory.viz")
+_sanitizer = sanitizer.cuda_names
+_NAMES_OF_LATE = {
+    "DryRunPlan": plan,
+    "OpTime": plan,
+    "dry_run": plan,
+    "_compile_kernel": _late.lazily("torch_loom.device.jiterator.cuda_kernel"),
+}
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -117,13 +125,15 @@ __all__ += _legacy_types.__all__
 __all__ += _top_level.__all__
 __all__ += ipc.__all__
 __all__ += memory.__all__
-__all__ += plan.__all__
+__all__ += [name for name in _NAMES_OF_LATE if not name.startswith("_")]
 __all__ += random.__all__
 __all__ += streams.__all__
 __all__ += telemetry.__all__
 
 
-def __getattr__(name: str) -> bool:
+def __getattr__(name: str) -> _Any:
+    if name in _NAMES_OF_LATE:
+        return getattr(_NAMES_OF_LATE[name], name)
     # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
     if name == "_initialized":
         return is_initialized()

@@ -16,7 +16,6 @@ import torch
 from torch_loom import _C
 from torch_loom._C import TapeReader
 from torch_loom.device._explain.findings import KINDS, Finding, render, to_dict, to_json, verdict
-from torch_loom.device._explain.op_tags import OpTags
 
 __all__ = ["Finding", "Report", "explain"]
 
@@ -62,6 +61,9 @@ class Report:
         self._departures: dict[int, Place] = {}
         self._outermost = 0
         self._is_used = False
+        # The op table, which most programs never read.
+        from torch_loom.device._explain.op_tags import OpTags
+
         self._tags = OpTags()
         # Commands come from any thread, and Python may change threads while a command is looked at.
         # Reentrant: a finalizer that Python runs under it may issue commands.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from torch_loom.device.memory import viz
+from torch_loom import late
 from torch_loom.device.memory.history import _snapshot
+
+viz = late.lazily("torch_loom.device.memory.viz")
 
 __all__: list[str] = []
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from torch_loom import _C, config
+from torch_loom import _C, config, late
 from torch_loom.device._core.first_use import at_first_use
-from torch_loom.device.sanitizer.cuda_names import cuda_sanitizer
+
+cuda_names = late.lazily("torch_loom.device.sanitizer.cuda_names")
 
 __all__ = ["disable", "enable", "is_enabled"]
 
@@ -26,17 +27,17 @@ def enable() -> None:
         ...     y = x + 1
         >>> torch.loom.sanitizer.disable()
     """
-    cuda_sanitizer.enable()
+    cuda_names.cuda_sanitizer.enable()
 
 
 def disable() -> None:
     """Report no races any more, and forget what was learned. Does nothing when it is disabled."""
-    cuda_sanitizer.disable()
+    cuda_names.cuda_sanitizer.disable()
 
 
 def is_enabled() -> bool:
     """Return whether races are reported."""
-    return cuda_sanitizer.enabled
+    return bool(cuda_names.cuda_sanitizer.enabled)
 
 
 def _enable_if_set(settings: config.Settings) -> None:
