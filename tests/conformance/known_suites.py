@@ -278,3 +278,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "TestCuda.test_graph_make_graphed_callables_with_amp_cache_enabled_allow_unused_input",
     ): f"not run: {_SLOW_HALF}",
 }
+
+# This file runs the tests of test_cuda.py, with another setting.
+_EXPANDABLE = "test_cuda_expandable_segments.py"
+KNOWN.update({(_EXPANDABLE, test): why for (file, test), why in KNOWN.items() if file == _CUDA})
+NOT_RUN.update({(_EXPANDABLE, test): why for (file, test), why in NOT_RUN.items() if file == _CUDA})

@@ -37,6 +37,8 @@ _THEIRS = frozenset({"amp"})
 
 def take_over(module: ModuleType) -> None:
     """Put the device module in the place of ``torch.cuda``."""
+    for submodule in module.SUBMODULES:
+        vars(getattr(module, submodule))  # those that are imported late import PyTorch's of the same name
     loaded = {name: sys.modules.get(f"{torch.cuda.__name__}.{name}") for name in module.SUBMODULES}
     _overlay(torch.cuda, module)
     for submodule, theirs in loaded.items():
