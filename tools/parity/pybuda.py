@@ -17,10 +17,7 @@ FILE = "docs/pybuda_parity.md"
 MAX_TESTS = 2
 DECLINED = {
     "pybuda.TTCluster": "does not work in the original either",
-    "pybuda.pybuda_compile": "torch_loom.compile compiles; a TTDevice runs what is placed on it",
-    "pybuda.compile_torch": 'torch.compile(backend="loom") is the same with gradients',
     "pybuda.CompiledGraphState": "what torch_loom.compile returns has plan, netlist and report",
-    "pybuda.transformers.pipeline": "Transformers' own pipelines take a device; nothing is to be patched",
 }
 """Names that are not here, and what to use instead."""
 LIMITED: dict[str, str] = {}

@@ -3,19 +3,26 @@
 ``import torch_loom.compat.pybuda`` makes ``import pybuda`` find it.
 """
 
+import sys
+
 from torch_loom.pybuda import (
     _C,
     config,
     module,
     op,
+    op_repo,
     optimizers,
     pybudaglobal,
     query,
     run,
     schedulers,
     torch_schedulers,
+    transformers,
+    utils,
     verify,
 )
+from torch_loom.pybuda._C import k_dim
+from torch_loom.pybuda.compile import CompileResults, pybuda_compile
 from torch_loom.pybuda.config import (
     CompilerConfig,
     _internal_insert_fj_buffering_nop,
@@ -63,10 +70,11 @@ from torch_loom.pybuda.run.api import (
     update_device_parameters,
 )
 from torch_loom.pybuda.tensor import SomeTensor, Tensor, TensorShape
+from torch_loom.pybuda.torch_compile import compile_torch
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.tti import TTDeviceImage
 from torch_loom.pybuda.verify import VerifyConfig
-from torch_loom.pybuda.verify.verify import verify_module, verify_module_pipeline
+from torch_loom.pybuda.verify.backend import verify_module, verify_module_pipeline
 
 # Names that the original has in a module, and that another module defines here.
 for _module, _names in (
@@ -80,7 +88,7 @@ TFLiteModule = absent_frontend("TFLiteModule", "TensorFlow Lite")
 MXNetModule = absent_frontend("MXNetModule", "MXNet")
 JaxModule = absent_frontend("JaxModule", "JAX")
 
-k_dim = -1
+pybuda = sys.modules[__name__]  # for `from pybuda import pybuda`, which programs say
 
 __all__ = [
     "LAMB",
@@ -93,6 +101,7 @@ __all__ = [
     "BackendType",
     "CPUDevice",
     "CompileDepth",
+    "CompileResults",
     "CompilerConfig",
     "DataFormat",
     "Device",
@@ -117,6 +126,7 @@ __all__ = [
     "TensorShape",
     "VerifyConfig",
     "_internal_insert_fj_buffering_nop",
+    "compile_torch",
     "config",
     "configure_mixed_precision",
     "detect_available_devices",
@@ -132,9 +142,11 @@ __all__ = [
     "is_silicon",
     "k_dim",
     "op",
+    "op_repo",
     "optimizers",
     "override_dram_queue_placement",
     "override_op_size",
+    "pybuda_compile",
     "pybuda_reset",
     "pybudaglobal",
     "query",
@@ -155,6 +167,8 @@ __all__ = [
     "shutdown",
     "sync",
     "torch_schedulers",
+    "transformers",
     "update_device_parameters",
+    "utils",
     "verify",
 ]

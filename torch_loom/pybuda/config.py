@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from torch_loom.errors import PyBudaError
@@ -24,6 +25,7 @@ __all__ = [
     "CompilerConfig",
     "PerfTraceLevel",
     "TTIDumpFormat",
+    "_clear_global_compiler_config",
     "_get_global_compiler_config",
     "_internal_insert_fj_buffering_nop",
     "_set_global_compiler_config",
@@ -70,9 +72,22 @@ def _set_global_compiler_config(config: CompilerConfig) -> None:
     _Global.config = config
 
 
-def reset_configuration() -> None:
+def _clear_global_compiler_config() -> None:
     """Go back to the defaults."""
     _Global.config = CompilerConfig()
+
+
+reset_configuration = _clear_global_compiler_config
+
+
+@contextlib.contextmanager
+def used_configuration(config: CompilerConfig) -> Iterator[CompilerConfig]:
+    """Within, this is the global configuration."""
+    before, _Global.config = _Global.config, config
+    try:
+        yield config
+    finally:
+        _Global.config = before
 
 
 def set_configuration_options(

@@ -144,11 +144,21 @@ class TestKind(_Named):
 
     __test__ = False  # no class of tests
 
-    INFERENCE = 0
-    TRAINING = 1
-    TRAINING_RECOMPUTE = 2
+    INFERENCE = 1
+    TRAINING = 2
+    TRAINING_RECOMPUTE = 3
+
+    def is_training(self) -> bool:
+        """Whether this kind trains."""
+        return self is not TestKind.INFERENCE
+
+    def is_recompute(self) -> bool:
+        """Whether this kind computes the forward again in the backward."""
+        return self is TestKind.TRAINING_RECOMPUTE
 
     @classmethod
-    def is_training(cls, kind: TestKind) -> bool:
-        """Whether this kind trains."""
-        return kind is not cls.INFERENCE
+    def get(cls, training: bool, recompute: bool = False) -> TestKind:
+        """Return the kind that trains or not, and recomputes or not."""
+        if not training:
+            return cls.INFERENCE
+        return cls.TRAINING_RECOMPUTE if recompute else cls.TRAINING

@@ -8,9 +8,23 @@ from collections.abc import Sequence
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.config import reset_configuration
 from torch_loom.pybuda.device import Device, program
+from torch_loom.pybuda.enums import BackendType
 from torch_loom.pybuda.run.api import shutdown
 from torch_loom.pybuda.run.session import running
+from torch_loom.pybuda.tensor import TILE as TILE_DIM
 from torch_loom.pybuda.ttdevice import TTDevice
+from torch_loom.pybuda.utils import align_up_tile, round_up_div
+
+__all__ = [
+    "TILE_DIM",
+    "align_up_tile",
+    "get_devices",
+    "get_tenstorrent_device",
+    "is_silicon",
+    "pybuda_reset",
+    "round_up_div",
+    "set_device_pipeline",
+]
 
 
 def get_devices() -> list[Device]:
@@ -37,8 +51,8 @@ def get_tenstorrent_device() -> TTDevice | None:
     return next((device for device in program.devices if isinstance(device, TTDevice)), None)
 
 
-def is_silicon() -> bool:
-    """Return False: there is no silicon here."""
+def is_silicon(devtype: BackendType | None = None) -> bool:
+    """Return False: there is no silicon here, whatever a device stands for."""
     return False
 
 

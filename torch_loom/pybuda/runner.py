@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda import trace
@@ -80,15 +82,42 @@ class BudaRunner(nn.Module):
             yield f"{prefix}{dot}{name}", value
 
     def forward(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Run the module on torch tensors and return its outputs as a tuple of them."""
+        """Run the module on torch tensors and return its outputs as a tuple of them.
+
+        As PyBuda compiles a module for one sample, ``forward`` sees a first dimension of 1; the samples of a
+        micro-batch are computed together, and their outputs stand one after another.
+        """
+        names = (*(None for _ in args), *kwargs)
+        given = (*args, *kwargs.values())
+        sizes = [value.shape[0] if value.dim() else 1 for value in given]
+        num_samples = max(sizes, default=1)
+        sample = functools.partial(self._sample, names)
+        if num_samples == 1 or any(size not in (1, num_samples) for size in sizes):
+            outputs, kept = sample(*given)
+        else:
+            each = [0 if size == num_samples else None for size in sizes]
+            samples = [
+                value if one is None else value.unsqueeze(1) for value, one in zip(given, each, strict=True)
+            ]
+            run = torch.vmap(sample, in_dims=tuple(each), randomness="different")
+            outputs, kept = tree_map(_in_a_row, run(*samples))
+        self._tap(kept)
+        return outputs
+
+    def _sample(
+        self, names: Sequence[str | None], *given: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, ...], dict[str, list[torch.Tensor]]]:
+        """Run one sample; return the outputs, and by op those that somebody wants to see."""
         constants = self.buda.named_constants()
         bound = {id(p): v for p, v in zip(self._buda_parameters, self.values, strict=True)}
         for number, constant in enumerate(constants.values()):
             bound[id(constant)] = self.get_buffer(f"constant_{number}")
-        with trace.record() as ran, trace.bind(bound):
-            made = self.buda.forward(
-                *(Tensor(arg) for arg in args), **{name: Tensor(arg) for name, arg in kwargs.items()}
-            )
+        place = next((value.device for value in (*given, *self.values, *self.buffers())), None)
+        tensors = [Tensor(value) for value in given]
+        args = [value for value, name in zip(tensors, names, strict=True) if name is None]
+        kwargs = {name: value for value, name in zip(tensors, names, strict=True) if name is not None}
+        with trace.record() as ran, trace.bind(bound, place):
+            made = self.buda.forward(*args, **kwargs)
             outputs = made if isinstance(made, (tuple, list)) else (made,)
             for output in outputs:
                 if not isinstance(output, TensorBase):
@@ -97,16 +126,6 @@ class BudaRunner(nn.Module):
                         "tensor or a tuple of tensors"
                     )
             values = tuple(trace.value_of(output) for output in outputs)
-        self._tap(ran)
-        return values
-
-    def set_position(self, start: int, num_tokens: int) -> None:
-        """Set the token at which the next forward begins, if the PyBuda module has ``set_position``."""
-        told = getattr(self.buda, "set_position", None)
-        if callable(told):
-            told(start, num_tokens)
-
-    def _tap(self, ran: trace.Trace) -> None:
         for handle in self.buda._tapouts:
             op = ran.ops.get(handle.op_name)
             if op is None or not 0 <= handle.output_index < len(op.outputs):
@@ -114,11 +133,22 @@ class BudaRunner(nn.Module):
                     f"module {self.buda.name!r} has no output {handle.output_index} of an op "
                     f"{handle.op_name!r} to tap; its ops are {', '.join(ran.ops)}"
                 )
-            kept = self.taps.setdefault((handle.op_name, handle.output_index), deque(maxlen=MAX_KEPT))
-            kept.append(op.outputs[handle.output_index].value().detach().to("cpu", copy=True))
+        wanted = ran.ops if self.on_op is not None else {handle.op_name for handle in self.buda._tapouts}
+        return values, {name: [out.value() for out in ran.ops[name].outputs] for name in wanted}
+
+    def set_position(self, start: int, num_tokens: int) -> None:
+        """Set the token at which the next forward begins, if the PyBuda module has ``set_position``."""
+        told = getattr(self.buda, "set_position", None)
+        if callable(told):
+            told(start, num_tokens)
+
+    def _tap(self, kept: Mapping[str, Sequence[torch.Tensor]]) -> None:
+        for handle in self.buda._tapouts:
+            values = self.taps.setdefault((handle.op_name, handle.output_index), deque(maxlen=MAX_KEPT))
+            values.append(kept[handle.op_name][handle.output_index].detach().to("cpu", copy=True))
         if self.on_op is not None:
-            for name, op in ran.ops.items():
-                self.on_op(name, op.outputs[0].value().detach())
+            for name, outputs in kept.items():
+                self.on_op(name, outputs[0].detach())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BudaRunner:
         # The PyBuda module stays the program's own; only values are the device's.
@@ -131,3 +161,8 @@ class BudaRunner(nn.Module):
         for name, value in self.named_buffers():
             made.register_buffer(name, copy.deepcopy(value, memo))
         return made
+
+
+def _in_a_row(samples: torch.Tensor) -> torch.Tensor:
+    """Put the outputs of samples, each with a first dimension of its own, one after another."""
+    return samples.flatten(0, 1) if samples.dim() > 1 else samples

@@ -219,6 +219,13 @@ def to_torch(value: Any) -> torch.Tensor:
     raise TypeError(f"a torch tensor, PyBuda tensor or numpy array was expected, not {type(value).__name__}")
 
 
+def to_pt_tensors(values: Any) -> tuple[torch.Tensor, ...]:
+    """Return the torch tensors of several values; of a single value, of one."""
+    several = values.values() if isinstance(values, dict) else values
+    several = several if isinstance(several, (tuple, list)) or several is not values else (values,)
+    return tuple(to_torch(value) for value in several)
+
+
 def _binary(op: str, left: Any, right: Any) -> Tensor:
     return TensorBase.operators[op]("", left, right)
 

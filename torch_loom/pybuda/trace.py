@@ -50,6 +50,7 @@ class Trace:
 
 _trace: ContextVar[Trace | None] = ContextVar("_trace", default=None)
 _bound: ContextVar[Mapping[int, torch.Tensor]] = ContextVar("_bound", default={})  # noqa: B039 (never changed)
+_place: ContextVar[torch.device | None] = ContextVar("_place", default=None)
 
 
 @contextlib.contextmanager
@@ -64,18 +65,24 @@ def record() -> Iterator[Trace]:
 
 
 @contextlib.contextmanager
-def bind(values: Mapping[int, torch.Tensor]) -> Iterator[None]:
-    """Within, parameters and constants (by ``id``) have these values: those of a device."""
-    token = _bound.set(values)
+def bind(values: Mapping[int, torch.Tensor], device: torch.device | None = None) -> Iterator[None]:
+    """Within, parameters and constants (by ``id``) have these values, and all others move to ``device``."""
+    token, place = _bound.set(values), _place.set(device)
     try:
         yield
     finally:
         _bound.reset(token)
+        _place.reset(place)
 
 
 def current() -> Trace | None:
     """Return the trace of this thread, or None."""
     return _trace.get()
+
+
+def device() -> torch.device | None:
+    """Return the device of the module that this thread runs, or None outside of one."""
+    return _place.get()
 
 
 def value_of(operand: Any) -> torch.Tensor:
@@ -87,10 +94,10 @@ def value_of(operand: Any) -> torch.Tensor:
     bound = _bound.get().get(id(operand))
     if bound is not None:
         return bound
-    if isinstance(operand, torch.Tensor):
-        return operand
-    value = getattr(operand, "_value", None)
+    value = operand if isinstance(operand, torch.Tensor) else getattr(operand, "_value", None)
     if not isinstance(value, torch.Tensor):
         kind = type(operand).__name__
         raise PyBudaError(f"an operand is a tensor or parameter with a value, not {kind} {operand!r}")
-    return value
+    place = _place.get()
+    # A tensor that the program makes within forward stands on the host.
+    return value if place is None or value.device == place or value.is_meta else value.to(place)

@@ -49,6 +49,7 @@ from torch_loom.pybuda.op.eltwise_unary import (
     Tilize,
 )
 from torch_loom.pybuda.op.matmul import Matmul, SparseMatmul
+from torch_loom.pybuda.op.nn import Batchnorm, Layernorm, LogSoftmax, MaxPool2dModule, Softmax
 from torch_loom.pybuda.op.others import (
     BudaRequantize,
     Constant,
@@ -91,6 +92,7 @@ __all__ = [
     "Argmax",
     "AvgPool1d",
     "AvgPool2d",
+    "Batchnorm",
     "BinaryStack",
     "Broadcast",
     "BudaPad",
@@ -123,16 +125,19 @@ __all__ = [
     "Index",
     "IndexCopy",
     "Interleave",
+    "Layernorm",
     "LeakyRelu",
     "Less",
     "LessEqual",
     "Log",
+    "LogSoftmax",
     "LogicalAnd",
     "LogicalNot",
     "Matmul",
     "Max",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxPool2dModule",
     "MaxPool3d",
     "Min",
     "Multiply",
@@ -157,6 +162,7 @@ __all__ = [
     "Select",
     "Sigmoid",
     "Sine",
+    "Softmax",
     "SparseMatmul",
     "Sqrt",
     "Squeeze",

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda import trace
 from torch_loom.pybuda.op.apply import apply
 from torch_loom.pybuda.tensor import Tensor
 
@@ -23,7 +24,11 @@ _METHODS = {
 def Constant(name: str, *, constant: float) -> Tensor:
     """A constant of one element, which broadcasts to any shape."""
     made: Tensor = apply(
-        "constant", name, (), lambda: torch.tensor([float(constant)]), {"constant": constant}
+        "constant",
+        name,
+        (),
+        lambda: torch.full((1,), float(constant), device=trace.device()),
+        {"constant": constant},
     )
     made.constant = True
     return made

@@ -45,12 +45,18 @@ def check(
     return Checked(stage, name, compared)
 
 
-def verify_device(device: Device, inputs: Sequence[torch.Tensor], config: VerifyConfig) -> list[Checked]:
+def verify_device(
+    device: Device,
+    inputs: Sequence[torch.Tensor],
+    config: VerifyConfig,
+    losses: Sequence[torch.Tensor] | None = None,
+) -> list[Checked]:
     """Compare a device with PyTorch on the host: compiler passes, outputs and, in training, gradients.
 
     Args:
         device: a device with modules.
         inputs: of one micro-batch, on the host.
+        losses: gradients of the outputs, in training; a ramp otherwise.
 
     Raises:
         VerificationError: a value differs; the message names stage and value.
@@ -69,8 +75,8 @@ def verify_device(device: Device, inputs: Sequence[torch.Tensor], config: Verify
         got = stage.compute(on_device)
     pairs = enumerate(zip(expected, got, strict=True))
     done += [check("OUTPUTS", f"output {n}", a, b, config) for n, (a, b) in pairs]
-    if config.test_kind.is_training(config.test_kind):
-        done += _gradients(stage, golden, inputs, config)
+    if config.test_kind.is_training():
+        done += _gradients(stage, golden, inputs, config, losses)
     return done
 
 
@@ -134,7 +140,11 @@ def _interpreted(
 
 
 def _gradients(
-    stage: Stage, golden: Stage, inputs: Sequence[torch.Tensor], config: VerifyConfig
+    stage: Stage,
+    golden: Stage,
+    inputs: Sequence[torch.Tensor],
+    config: VerifyConfig,
+    losses: Sequence[torch.Tensor] | None,
 ) -> list[Checked]:
     """The gradients of a weighted sum of the outputs, which distinguishes outputs and elements."""
     found = []
@@ -145,7 +155,10 @@ def _gradients(
         one.zero_grad()
         with one.numbers():
             outputs = [out for out in one.compute(tuple(leaves)) if out.requires_grad]
-            weights = [_weights(out, config.scale_loss) for out in outputs]
+            weights = [
+                _weights(out, config.scale_loss) if losses is None else losses[n].to(out)
+                for n, out in enumerate(outputs)
+            ]
             torch.autograd.backward(outputs, weights)
         found.append(([leaf.grad for leaf in leaves], one.gradients()))
         one.zero_grad()

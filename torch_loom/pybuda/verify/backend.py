@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.cpudevice import CPUDevice
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.module import Module, PyBudaModule, PyTorchModule
@@ -184,7 +185,7 @@ def _whole(
     config: VerifyConfig,
 ) -> list[Checked]:
     """The pipeline's results, and in training its losses and accumulated gradients."""
-    training = config.test_kind.is_training(config.test_kind)
+    training = config.test_kind.is_training()
     count = config.microbatch_count * config.accumulation_steps
     feeds = [list(batches[number % len(batches)]) for number in range(count)]
     golden = [device.reference_stage() for device in devices]
@@ -199,8 +200,8 @@ def _whole(
             values = stage.compute(values)
         if training:
             targets.append(tuple(torch.rand_like(value) for value in values[: 1 if loss_module else None]))
-            values = (compute_loss(*values, *targets[-1]),)
-            values[0].sum().backward()
+            values = flatten_outputs(compute_loss(*values, *targets[-1]))
+            torch.autograd.backward(values, [torch.ones_like(value) for value in values])
         expected.append([value.detach() for value in values])
     if training:
         devices[-1].place_loss_module(loss)
