@@ -59,7 +59,7 @@ def test_samples_of_an_attention_are_apart(devtype: pybuda.BackendType) -> None:
     x = torch.randn(3, 64, SIZE)
     alone = torch.cat([_run(Attention("a"), one[None], **device) for one in x])
     together = _run(Attention("a"), x, **device)
-    assert torch.allclose(together, alone, atol=1e-5 if devtype is pybuda.BackendType.Golden else 2e-2)
+    assert torch.allclose(together, alone, atol=1e-5)
 
 
 def test_a_module_may_reshape_its_sample() -> None:

@@ -27,7 +27,7 @@ class Overrides:
     turned: set[str] = field(default_factory=set)
     streams: dict[str, str] = field(default_factory=dict)
     queues: dict[str, tuple[int, int]] = field(default_factory=dict)
-    precisions: list[tuple[Predicate, dict[str, str]]] = field(default_factory=list)
+    precisions: list[tuple[Predicate, dict[str, Any]]] = field(default_factory=list)
     is_partial: bool = False
 
     def of_ops(self, ops: Sequence[Named]) -> Overrides:

@@ -131,7 +131,7 @@ class CompilerConfig:
             {
                 "op_type": "matmul",
                 "math_fidelity": fidelity,
-                "input_df": {1: (data_format, True), 2: (data_format, True)},
+                "input_df": {1: (data_format, False), 2: (data_format, False)},
             }
         )
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from torch.fx.traceback import preserve_node_meta
 
 from torch_loom.compiler import compile_module
 from torch_loom.compiler.frontend import node_name
 from torch_loom.compiler.overrides import Overrides, applied
+from torch_loom.compiler.passes.formats import OPERANDS
 from torch_loom.compiler.predicates import Named, Predicate
 from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
@@ -24,6 +28,7 @@ from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import DeviceMode, PerfTraceLevel
+from torch_loom.pybuda.formats import DataFormat
 from torch_loom.pybuda.tracing import InOrder
 
 OUTPUT_DIR = "tt_build"
@@ -50,11 +55,19 @@ _WITHOUT_EFFECT = {
 }
 
 
-def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) -> Executable:
+def compiled(
+    device: ChipDevice,
+    inputs: Sequence[torch.Tensor],
+    names: Sequence[str] = (),
+    modules: Sequence[nn.Module] = (),
+    **more: Any,
+) -> Executable:
     """Compile what a TTDevice runs for its chips, under the program's configuration.
 
     Args:
         inputs: of one micro-batch; shapes are enough where ``more`` does not ask for numbers.
+        names: of the inputs, where they are given by name.
+        modules: on the device, in place of copies of the placed ones; what changes in them is seen.
         more: options of :func:`torch_loom.compile` that come before the configuration's.
 
     Raises:
@@ -64,8 +77,7 @@ def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) ->
     _warn_without_effect(config)
     stage = device.make_stage()
     place = device.torch_device()
-    reference = device.reference_stage()
-    modules = InOrder(reference.chosen_modules()).to(place).eval()
+    whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place).eval()
     given = [
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
@@ -73,16 +85,17 @@ def compiled(device: ChipDevice, inputs: Sequence[torch.Tensor], **more: Any) ->
     options = {**_options(config), **_numbers(device, config), **more}
     with applied(_overrides(config)), preserve_node_meta():
         made: Executable = compile_module(
-            modules,
-            given,
+            whole,
+            () if names else given,
+            dict(zip(names, given, strict=True)) if names else None,
             chip=device.chip,
             num_chips=len(stage.devices),
             device=place,
             cache=False,  # a plan has the ops' names, which are no part of its key
             **options,
         )
-    names = list(reference.modules)
-    made.plan["model"] = ", ".join(names if reference.chosen is None else [names[reference.chosen]])
+    placed = list(stage.modules)
+    made.plan["model"] = ", ".join(placed if stage.chosen is None else [placed[stage.chosen]])
     return made
 
 
@@ -181,23 +194,43 @@ def _overrides(config: CompilerConfig) -> Overrides:
         name: (place["chip_id"] or 0, place["channel"] or 0)
         for name, place in config.dram_queue_placements.items()
     }
-    made.precisions = [rule for given in config.amp_properties if (rule := _precision(given)) is not None]
+    is_b = (config.default_df_override or DataFormat.Float16_b).name.endswith(("_b", "32"))
+    rules = [_precision(given, is_b) for given in config.amp_properties]
+    made.precisions = [rule for rule in rules if rule is not None]
     return made
 
 
-def _precision(given: dict[str, Any]) -> tuple[Predicate, dict[str, str]] | None:
-    keys = {"output_df": "format", "accumulate_df": "accumulate", "math_fidelity": "fidelity"}
-    rule = {key: given[name].name for name, key in keys.items() if name in given}
-    if not rule or not given.keys() & {"name_regex", "op_type"}:
+def _precision(given: dict[str, Any], is_b: bool) -> tuple[Predicate, dict[str, Any]] | None:
+    """Return a rule of configure_mixed_precision as the compiler has it; None: it is for training alone."""
+    if given.get("is_gradient_op") or getattr(given.get("epoch_type"), "name", "Forward") != "Forward":
         return None
-    parts = []
+    # Sums that are spilled between blocks are of the intermediate format.
+    keys = {"intermediate_df": "accumulate", "accumulate_df": "accumulate"}
+    keys |= {"output_df": "format", "math_fidelity": "fidelity"}
+    rule: dict[str, Any] = {key: given[name].name for name, key in keys.items() if name in given}
+    operands = _operand_formats(given, is_b)
+    if operands:
+        rule[OPERANDS] = operands
+    parts = [query.NodePredicateBuilder("all", lambda *_: True)]
     if "op_type" in given:
         parts.append(query.op_type(given["op_type"]))
     if "name_regex" in given:
         chosen = given["name_regex"]
         parts.append(query.name_regex(chosen) if isinstance(chosen, str) else chosen)
-    predicate = parts[0] if len(parts) == 1 else parts[0] & parts[1]
-    return _predicate(predicate), rule
+    return _predicate(functools.reduce(operator.and_, parts)), rule
+
+
+def _operand_formats(given: dict[str, Any], is_b: bool) -> dict[int | None, tuple[str, bool]]:
+    """Formats of operands by place (None: all), and whether activations have them too."""
+    bits = dict(given.get("input_parameter_indices_to_optimize", ()))
+    found: dict[int | None, tuple[str, bool]] = {
+        place: (f"Bfp{number}{'_b' if is_b else ''}", False) for place, number in bits.items()
+    }
+    formats = given.get("input_df", {})
+    if isinstance(formats, DataFormat):
+        return {**found, None: (formats.name, True)}
+    pairs = formats.items() if isinstance(formats, dict) else enumerate(formats)
+    return {**found, **{place: (one.name, bool(activations)) for place, (one, activations) in pairs}}
 
 
 def _predicate(builder: Callable[..., bool]) -> Predicate:

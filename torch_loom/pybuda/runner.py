@@ -136,6 +136,11 @@ class BudaRunner(nn.Module):
         wanted = ran.ops if self.on_op is not None else {handle.op_name for handle in self.buda._tapouts}
         return values, {name: [out.value() for out in ran.ops[name].outputs] for name in wanted}
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether values of its ops are kept."""
+        return bool(self.buda._tapouts) or self.on_op is not None
+
     def set_position(self, start: int, num_tokens: int) -> None:
         """Set the token at which the next forward begins, if the PyBuda module has ``set_position``."""
         told = getattr(self.buda, "set_position", None)

@@ -20,9 +20,9 @@ class InOrder(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList(modules)
 
-    def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(self, *values: torch.Tensor, **named: torch.Tensor) -> tuple[torch.Tensor, ...]:
         for part in self.parts:
-            values = flatten_outputs(part(*values))
+            values, named = flatten_outputs(part(*values, **named)), {}
         return values
 
 

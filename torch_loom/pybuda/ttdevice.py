@@ -13,6 +13,7 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
 from torch_loom.pybuda.chip_device import ChipDevice, check_types, chips_of
 from torch_loom.pybuda.chips import chip_name, device_type
+from torch_loom.pybuda.compiled_runs import CompiledRuns
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
@@ -334,6 +335,7 @@ class TTDevice(ChipDevice):
             scheduler=functools.partial(_Scheduler, self.scheduler) if self.scheduler else None,
             keep_modules=False,
             more_devices=[torch.device(device_type(), chip) for chip in self.chip_ids[1:]],
+            infer=CompiledRuns(self) if self.mp_context is None else None,
             # A process has no configuration of the program's: it gets what holds now.
             numbers=self.numbers if self.mp_context is None else self.chosen_numbers(),
         )

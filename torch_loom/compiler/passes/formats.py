@@ -47,6 +47,10 @@ _KEEPING_INTEGERS = ("aten::relu",)  # not each value has its other sign
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
 
 
+OPERANDS = "operands"
+"""The key of a rule for operands: by place (None: all) a format, and whether of activations too."""
+
+
 def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Give each op the format of its result, of its sums, and a fidelity.
 
@@ -74,7 +78,10 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             for predicate, rule in rules:
                 if predicate(op):
                     for key, name in rule.items():
-                        setattr(own, key, name)
+                        if key == OPERANDS:
+                            own.tags[OPERANDS] = name
+                        else:
+                            setattr(own, key, name)
             own.accumulate = own.accumulate or options.accumulate_df or _accumulate(own.format)
     if not options.is_exact:  # exact numbers are the dtypes', which casts convert
         _check_families(graph)
@@ -130,6 +137,7 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             continue
         if not value.dtype.is_floating_point:
             continue
+        _quantise_named(graph, node, context)
         _quantise_operands(graph, node, own.format, done)
         if not isinstance(value_of(node), torch.Tensor):
             _quantise_parts(graph, node)
@@ -233,6 +241,37 @@ def _call(graph: fx.GraphModule, op: Any, source: fx.Node, name: str) -> fx.Node
     return graph.graph.call_function(op, (source, DataFormat[name].value))
 
 
+def _quantise_named(graph: fx.GraphModule, node: fx.Node, context: Context) -> None:
+    """Round the operands whose formats a rule names: parameters, and activations where it says so."""
+    for place, source in enumerate(_operands(node)):
+        rule = facts(node).tags.get(OPERANDS, {})
+        name, with_activations = rule.get(place, rule.get(None, ("", False)))
+        value = value_of(source)
+        if not name or not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+            continue
+        if with_activations or _origin(source).name in context.parameters:
+            with graph.graph.inserting_before(node):
+                rounded = _call(graph, torch.ops.loom_numerics.quantize.default, source, name)
+            rounded.meta["val"] = value
+            facts(rounded).tags["operand"] = True
+            facts(rounded).fused_into = facts(node).fused_into or node.name
+            facts(rounded).format = name
+            node.replace_input_with(source, rounded)
+
+
+def _operands(node: fx.Node) -> list[fx.Node]:
+    """The operands as PyBuda counts them: of a product with a bias, the bias last."""
+    found = list(node.all_input_nodes)
+    return [*found[1:], found[0]] if op_name(node) == "aten::addmm" else found
+
+
+def _origin(node: fx.Node) -> fx.Node:
+    """The node that a view is of."""
+    while isinstance(node.target, torch._ops.OpOverload) and node.target.is_view:
+        node = node.all_input_nodes[0]
+    return node
+
+
 def _quantise_operands(
     graph: fx.GraphModule, node: fx.Node, name: str, done: dict[tuple[fx.Node, str], fx.Node]
 ) -> None:
@@ -241,7 +280,7 @@ def _quantise_operands(
         return
     for source in node.all_input_nodes:
         value = value_of(source)
-        if source.op != "placeholder" or not isinstance(value, torch.Tensor):
+        if _origin(source).op != "placeholder" or not isinstance(value, torch.Tensor):
             continue
         if not value.dtype.is_floating_point:
             continue
