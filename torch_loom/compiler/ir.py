@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_loom.compiler.predicates import Named
 from torch_loom.ops import family_of
 
 KEY = "loom"
@@ -103,6 +104,11 @@ def source_of(node: fx.Node) -> str:
             number, _, function = rest.partition(", in ")
             return f"{path}:{number}, {function}" if function else f"{path}:{number}"
     return ""
+
+
+def named(node: fx.Node) -> Named:
+    """Return what predicates are asked about a node."""
+    return Named(node.name, op_name(node), module_of(node), facts(node).label)
 
 
 def module_of(node: fx.Node) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +17,7 @@ class Overrides:
     """All that has been set since the last :func:`reset`.
 
     Attributes:
+        hosts: types of ops that stay on the host, as ``type_of`` calls them.
         is_partial: they are of several graphs, so that one graph lacks ops that they name.
     """
 
@@ -28,6 +29,8 @@ class Overrides:
     streams: dict[str, str] = field(default_factory=dict)
     queues: dict[str, tuple[int, int]] = field(default_factory=dict)
     precisions: list[tuple[Predicate, dict[str, Any]]] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+    type_of: Callable[[Named], str] = lambda op: op.kind
     is_partial: bool = False
 
     def of_ops(self, ops: Sequence[Named]) -> Overrides:

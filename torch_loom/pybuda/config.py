@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda.compiler_config import CompilerConfig, OpNames
+from torch_loom.pybuda.compiler_config import CompilerConfig, OpNames, tell_anew, warn_without_effect
 from torch_loom.pybuda.enums import (
     ChipPlacementPolicy,
     CompileDepth,
@@ -74,6 +74,7 @@ def _set_global_compiler_config(config: CompilerConfig) -> None:
 
 def _clear_global_compiler_config() -> None:
     """Go back to the defaults."""
+    tell_anew()
     _Global.config = CompilerConfig()
 
 
@@ -246,12 +247,10 @@ def override_op_placement(
     """Place an op: at a core (row, column), turned, on a chip, at the start of an epoch."""
     config = _Global.config
     for name, value in {"start": start, "transpose_op": transpose_op, "chip_id": chip_id}.items():
-        if value not in (None, False):
+        if value is not None and value is not False:
             config.balancer_op_override(op_name, name, value)
-    if temporal_epoch_break:
+    if temporal_epoch_break or spatial_epoch_break:
         config.place_on_new_epoch(op_name)
-    if spatial_epoch_break:
-        config.place_on_new_chip(op_name)
 
 
 def override_dram_queue_placement(
@@ -277,6 +276,7 @@ def insert_nop(
     users = [dest_ops] if isinstance(dest_ops, str) else list(dest_ops)
     if not users or nop_count < 1:
         raise PyBudaError(f"insert_nop: {len(users)} users and nop_count {nop_count}; both are 1 or more")
+    warn_without_effect("buffering_nops_to_insert")
     _Global.config.buffering_nops_to_insert.append(
         {
             "src_op": src_op,
@@ -308,11 +308,13 @@ def _internal_insert_fj_buffering_nop(src_op: str, dest_ops: str | list[str], **
 
 def insert_fracture_group(nodes: list[Any], chip_ids: list[int] | dict[str, list[int]] | None = None) -> None:
     """Split these ops together, over these chips."""
+    warn_without_effect("fracture_groups")
     _Global.config.fracture_groups.append((list(nodes), chip_ids))
 
 
 def add_schedule_constraint(partial_ordering: list[str]) -> None:
     """Run these ops in this order."""
+    warn_without_effect("scheduler_constraints")
     _Global.config.scheduler_constraints.append(list(partial_ordering))
 
 

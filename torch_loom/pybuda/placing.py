@@ -17,7 +17,7 @@ from torch.fx.traceback import preserve_node_meta
 from torch_loom.compiler import compile_module
 from torch_loom.compiler.frontend import node_name
 from torch_loom.compiler.overrides import Overrides, applied
-from torch_loom.compiler.passes.formats import OPERANDS
+from torch_loom.compiler.passes.formats import INTERMEDIATE, OPERANDS
 from torch_loom.compiler.predicates import Named, Predicate
 from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
@@ -44,15 +44,6 @@ _SAME = (
     *("enable_forked_dram_inputs", "chip_placement_policy", "device_config"),
 )
 _ATTRIBUTES = {"grid_shape": "sizes", "start": "starts", "t_stream_dir": "streams"}
-# Set by functions of PyBuda's configuration, and without a counterpart in the plan.
-_WITHOUT_EFFECT = {
-    "buffering_nops_to_insert": "insert_nop: queues between ops are sized by the plan",
-    "fracture_groups": "insert_fracture_group: ops are cut by their grids alone",
-    "scheduler_constraints": "add_schedule_constraint: ops keep the order of the program",
-    "op_names_dont_fuse": "dont_fuse: fusing is on or off for all ops (enable_auto_fusing)",
-    "op_names_manual_fuse": "manual_fuse: fusing is on or off for all ops (enable_auto_fusing)",
-    "backend_runtime_args": "backend_runtime_args: there is no vendor's runtime that takes them",
-}
 
 
 def compiled(
@@ -74,7 +65,6 @@ def compiled(
         LoomError: the compiler refuses the modules or the options.
     """
     config = _get_global_compiler_config()
-    _warn_without_effect(config)
     stage = device.make_stage()
     place = device.torch_device()
     whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place).eval()
@@ -190,6 +180,8 @@ def _overrides(config: CompilerConfig) -> Overrides:
                 getattr(made, _ATTRIBUTES[attribute])[node_name(name)] = value
             elif attribute == "transpose_op" and value:
                 made.turned.add(node_name(name))
+    made.hosts = config.cpu_fallback_ops - {"embedding"} if config.enable_tvm_cpu_fallback else set()
+    made.type_of = _type_of
     made.queues = {
         name: (place["chip_id"] or 0, place["channel"] or 0)
         for name, place in config.dram_queue_placements.items()
@@ -204,8 +196,7 @@ def _precision(given: dict[str, Any], is_b: bool) -> tuple[Predicate, dict[str, 
     """Return a rule of configure_mixed_precision as the compiler has it; None: it is for training alone."""
     if given.get("is_gradient_op") or getattr(given.get("epoch_type"), "name", "Forward") != "Forward":
         return None
-    # Sums that are spilled between blocks are of the intermediate format.
-    keys = {"intermediate_df": "accumulate", "accumulate_df": "accumulate"}
+    keys = {"intermediate_df": INTERMEDIATE, "accumulate_df": "accumulate"}
     keys |= {"output_df": "format", "math_fidelity": "fidelity"}
     rule: dict[str, Any] = {key: given[name].name for name, key in keys.items() if name in given}
     operands = _operand_formats(given, is_b)
@@ -237,13 +228,17 @@ def _predicate(builder: Callable[..., bool]) -> Predicate:
     """Ask a predicate of PyBuda's about ops by the names and types that the program knows."""
 
     def holds(op: Named) -> bool:
-        name, kind = op.label
-        if not name:
-            short = op.kind.partition("::")[2].partition(".")[0]
-            name, kind = op.name, "matmul" if family_of(op.kind).shape_class == "matmul" else short
-        return bool(builder(name, kind))
+        return bool(builder(op.label[0] or op.name, _type_of(op)))
 
     return Predicate(holds, repr(builder))
+
+
+def _type_of(op: Named) -> str:
+    """The type of an op as PyBuda calls it."""
+    if op.label[0]:
+        return op.label[1]
+    short = op.kind.partition("::")[2].partition(".")[0]
+    return "matmul" if family_of(op.kind).shape_class == "matmul" else short.strip("_")
 
 
 def _check_names(config: CompilerConfig, known: set[str]) -> None:
@@ -260,16 +255,3 @@ def _check_names(config: CompilerConfig, known: set[str]) -> None:
                     f"{what}: no device has an op {one!r} of its own kernel; there are {', '.join(near)}. A "
                     "small op may run in the kernel of the one before it: enable_auto_fusing=False keeps all"
                 )
-
-
-def _warn_without_effect(config: CompilerConfig) -> None:
-    told = [text for name, text in _WITHOUT_EFFECT.items() if getattr(config, name)]
-    obeyed = {*_ATTRIBUTES, "transpose_op"}
-    told += [
-        f"{attribute} of op {name!r}: the cost model chooses it"
-        for name, attributes in config.balancer_op_overrides.items()
-        for attribute in attributes
-        if attribute not in obeyed
-    ]
-    if told:
-        warnings.warn(f"without effect on the plan: {'; '.join(told)}", stacklevel=3)

@@ -55,7 +55,7 @@ class BudaRunner(nn.Module):
         super().__init__()
         self.buda = module
         self.taps: dict[tuple[str, int], deque[torch.Tensor]] = {}
-        self.on_op: Callable[[str, torch.Tensor], None] | None = None
+        self.on_ops: Callable[[Mapping[str, torch.Tensor]], None] | None = None
         self._buda_parameters = module.get_parameters()
         missing = [p.get_name() for p in self._buda_parameters if not p.has_value()]
         if missing:
@@ -133,13 +133,13 @@ class BudaRunner(nn.Module):
                     f"module {self.buda.name!r} has no output {handle.output_index} of an op "
                     f"{handle.op_name!r} to tap; its ops are {', '.join(ran.ops)}"
                 )
-        wanted = ran.ops if self.on_op is not None else {handle.op_name for handle in self.buda._tapouts}
+        wanted = ran.ops if self.on_ops is not None else {handle.op_name for handle in self.buda._tapouts}
         return values, {name: [out.value() for out in ran.ops[name].outputs] for name in wanted}
 
     @property
     def is_watched(self) -> bool:
         """Whether values of its ops are kept."""
-        return bool(self.buda._tapouts) or self.on_op is not None
+        return bool(self.buda._tapouts) or self.on_ops is not None
 
     def set_position(self, start: int, num_tokens: int) -> None:
         """Set the token at which the next forward begins, if the PyBuda module has ``set_position``."""
@@ -151,16 +151,15 @@ class BudaRunner(nn.Module):
         for handle in self.buda._tapouts:
             values = self.taps.setdefault((handle.op_name, handle.output_index), deque(maxlen=MAX_KEPT))
             values.append(kept[handle.op_name][handle.output_index].detach().to("cpu", copy=True))
-        if self.on_op is not None:
-            for name, outputs in kept.items():
-                self.on_op(name, outputs[0].detach())
+        if self.on_ops is not None:
+            self.on_ops({name: outputs[0].detach() for name, outputs in kept.items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BudaRunner:
         # The PyBuda module stays the program's own; only values are the device's.
         made = BudaRunner.__new__(BudaRunner)
         memo[id(self)] = made
         nn.Module.__init__(made)
-        made.buda, made.taps, made.on_op = self.buda, {}, None
+        made.buda, made.taps, made.on_ops = self.buda, {}, None
         made._buda_parameters, made._names = self._buda_parameters, self._names
         made.values = copy.deepcopy(self.values, memo)
         for name, value in self.named_buffers():

@@ -14,14 +14,13 @@ from torch_loom.compiler.ir import (
     Facts,
     computes,
     facts,
-    module_of,
+    named,
     op_name,
     shape_class,
     tensors_of,
     value_of,
 )
 from torch_loom.compiler.passes.runner import Context
-from torch_loom.compiler.predicates import Named
 from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
 from torch_loom.numerics._ops import WHOLE
@@ -50,6 +49,9 @@ _WIDE = ("softmax", "normalisation", "loss", "reduction")
 OPERANDS = "operands"
 """The key of a rule for operands: by place (None: all) a format, and whether of activations too."""
 
+INTERMEDIATE = "intermediate"
+"""The key of a rule for the format in which partial sums wait between blocks of a product."""
+
 
 def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Give each op the format of its result, of its sums, and a fidelity.
@@ -74,12 +76,12 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             own.format = options.default_df_override or own.format
             own.fidelity = options.math_fidelity
             _apply_amp(own, shape_class(node), options.amp_level)
-            op = Named(node.name, op_name(node), module_of(node), own.label)
+            op = named(node)
             for predicate, rule in rules:
                 if predicate(op):
                     for key, name in rule.items():
-                        if key == OPERANDS:
-                            own.tags[OPERANDS] = name
+                        if key in (OPERANDS, INTERMEDIATE):
+                            own.tags[key] = name
                         else:
                             setattr(own, key, name)
             own.accumulate = own.accumulate or options.accumulate_df or _accumulate(own.format)
@@ -145,8 +147,12 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
         _lower_product(graph, node)
         if _keeps(node, own.format) and _rounded_to(node.all_input_nodes[0]) == own.format:
             own.tags[_ROUNDED] = own.format
-        elif own.format != "Float32" and not _round_inside(node):
-            _quantise_result(graph, node, own)
+            continue
+        waiting = own.tags.get(INTERMEDIATE, "")
+        if waiting:
+            _quantise_result(graph, node, replace(own, format=waiting))
+        if own.format != "Float32" and (waiting or not _round_inside(node)):
+            _quantise_result(graph, next(iter(node.users)) if waiting else node, own)
     graph.recompile()
     return graph
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import fx
 
+from torch_loom.compiler import overrides
 from torch_loom.compiler.host import host_reason
-from torch_loom.compiler.ir import computes, facts
+from torch_loom.compiler.ir import computes, facts, named
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.errors import HostOpError
 
@@ -17,10 +18,14 @@ def mark_host_ops(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
         HostOpError: there are some, under ``host_ops="error"``.
     """
     found = []
+    chosen = overrides.current()
     for node in graph.graph.nodes:
         if not computes(node):
             continue
-        facts(node).host_reason = host_reason(node, context.chip)
+        own = facts(node)
+        own.host_reason = host_reason(node, context.chip)
+        if chosen.hosts and chosen.type_of(named(node)) in chosen.hosts:
+            own.host_reason = "the configuration keeps ops of this type on the host"
         if facts(node).host_reason:
             found.append(f"{node.name}: {facts(node).host_reason}")
     if found and context.options.host_ops == "error":

@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -185,29 +185,50 @@ def _ready_devices(training: bool, config: CompilerConfig) -> list[Device]:
 
 
 def _keep_intermediates(stages: Sequence[Stage], names: list[str], sink: GuardedQueue) -> None:
-    """Let the values of the named ops go to a queue."""
-    saved = _Intermediates(names, sink)
-    for stage in stages:
-        for module in stage.modules.values():
-            if isinstance(module, BudaRunner):
-                module.on_op = saved.add
+    """Let the values of the named ops go to a queue.
+
+    Raises:
+        PyBudaError: no module is one of PyBuda's ops, which have names.
+    """
+    modules = [module for stage in stages for module in stage.modules.values()]
+    runners = [module for module in modules if isinstance(module, BudaRunner)]
+    if not runners:
+        raise PyBudaError(f"op_intermediates_to_save: no PyBudaModule is placed that has {', '.join(names)}")
+    saved = _Intermediates(names, sink, len(runners))
+    for runner in runners:
+        runner.on_ops = saved.add
 
 
 class _Intermediates:
     """Puts the values of the named ops together, micro-batch by micro-batch."""
 
-    def __init__(self, names: list[str], sink: GuardedQueue) -> None:
+    def __init__(self, names: list[str], sink: GuardedQueue, num_modules: int) -> None:
         self._lock = threading.Lock()
         self._sink = sink
         self._waiting: dict[str, deque[torch.Tensor]] = {name: deque() for name in names}
+        self._known: list[str] = []
+        self._modules_left = num_modules
 
-    def add(self, name: str, value: torch.Tensor) -> None:
-        """Take the value of an op that has run."""
+    def add(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Take the values of the ops of a module that has run.
+
+        Raises:
+            PyBudaError: all modules have run, and none has an op of a name.
+        """
         with self._lock:
-            if name in self._waiting:
-                self._waiting[name].append(value.to("cpu", copy=True))
-                if all(self._waiting.values()):
-                    self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
+            if self._modules_left:
+                self._known += values
+                self._modules_left -= 1
+                missing = self._waiting.keys() - self._known
+                if missing and not self._modules_left:
+                    raise PyBudaError(
+                        f"op_intermediates_to_save: no op is called {', '.join(sorted(missing))}; there are "
+                        f"{', '.join(self._known)}"
+                    )
+            for name in values.keys() & self._waiting.keys():
+                self._waiting[name].append(values[name].to("cpu", copy=True))
+            while all(self._waiting.values()):
+                self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
 
 
 def has_inputs() -> bool:

@@ -1,0 +1,28 @@
+"""The page of PyBuda's settings, from their declarations."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from tools.blocks import markdown_table
+from torch_loom.pybuda.compiler_config import CompilerConfig
+
+FILE = "docs/pybuda_options.md"
+_INTRODUCTION = """# Settings of PyBuda's compiler
+
+Written by `python -m tools.docs`: the fields of `pybuda.CompilerConfig`, what each changes, and which warn or
+are refused when they are set to another value. `tests/pybuda/test_settings.py` has a test of each row. Names
+that do not exist raise, with the nearest name.
+"""
+
+
+def _default(one: Any) -> str:
+    value = one.default if one.default_factory is MISSING else one.default_factory()
+    return f"`{getattr(value, 'name', repr(value))}`"
+
+
+def page() -> str:
+    """Returns the page."""
+    rows = [[f"`{one.name}`", _default(one), one.metadata["effect"]] for one in fields(CompilerConfig)]
+    return f"{_INTRODUCTION}\n{markdown_table(['setting', 'default', 'effect'], rows)}\n"
