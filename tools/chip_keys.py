@@ -6,7 +6,8 @@ from dataclasses import MISSING
 from typing import Any
 
 from tools.blocks import markdown_table
-from torch_loom.chips.chip import figures, is_required
+from torch_loom.chips.chip import figures
+from torch_loom.chips.description import is_required
 
 FILE = "docs/chips.md"
 EXAMPLE = """name = "mychip"

@@ -54,6 +54,10 @@ class ChipError(ConfigurationError):
     """A chip description cannot be used; the message names file, key, value and what is allowed."""
 
 
+class TopologyError(ConfigurationError):
+    """The description of a cluster, or a name or path for one, cannot be used, or ranks do not fit it."""
+
+
 class AlreadyInitializedError(LoomError, RuntimeError, cuda_type=RuntimeError):
     """A setting was changed after the devices were first used."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import fit_chips
 from torch_loom import chips
-from torch_loom.chips import chip as reader
+from torch_loom.chips import description as reader
 from torch_loom.chips.limits import beyond_limits
 
 SAMPLE = Path(__file__).parent.parent / "chips" / "data" / "neusight_t4_sample.json"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import PythonRunner
 from torch_loom import chips
-from torch_loom.chips import chip as reader
+from torch_loom.chips import description as reader
 from torch_loom.errors import ChipError, ConfigurationError
 
 PROGRAMS = Path(__file__).parent / "programs" / "chips"
@@ -75,7 +75,7 @@ def test_a_description_of_ones_own(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD + 'num_cores = 4\nclock_mhz = 900\n[sources]\nmemory = "the data sheet"\n')
     chip = chips.load(path)
     assert chip == chips.load(str(path))
-    assert chip == reader.Chip(
+    assert chip == chips.Chip(
         name="mine",
         description="A chip of my own",
         memory_bytes=1 << 30,

@@ -7,42 +7,23 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from torch_loom.chips import checks
-from torch_loom.chips.checks import DTYPES, FORMATS, MAX_TEXT_CHARS, BadValueError, Check
+from torch_loom.chips.checks import DTYPES, FORMATS, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
-from torch_loom.config.files import no_file
+from torch_loom.chips.description import NO_TABLE, Reader, declared, figure, shown
 from torch_loom.errors import ChipError
 from torch_loom.ops import FUSED_KERNELS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-MAX_FILE_BYTES = 64 << 10
 
 # The first is at most the second; one without the other says nothing.
 _RANGES = (
     ("power_idle_watts", "power_max_watts"),
     ("temperature_idle_celsius", "temperature_max_celsius"),
 )
-NO_TABLE: Mapping[str, Any] = MappingProxyType({})
-
-
-def figure(check: Check, meaning: str, unit: str = "", default: Any = MISSING) -> Any:
-    """Declare a figure: what it takes, what it means, its unit, and its value where it is not given."""
-    metadata = {"check": check, "meaning": meaning, "unit": unit}
-    if isinstance(default, Mapping):
-        # Equality goes by tables too; a hash cannot.
-        return field(default_factory=lambda: default, metadata=metadata, hash=False)
-    return field(default=default, metadata=metadata)
 
 
 def _coefficients(family: str) -> Check:
@@ -51,16 +32,16 @@ def _coefficients(family: str) -> Check:
 
 
 def _coefficient(name: str) -> Check:
-    declared = COEFFICIENTS[name]
+    known = COEFFICIENTS[name]
 
     def apply(value: Any) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise TypeError
-        if not declared.low <= value <= declared.high:
+        if not known.low <= value <= known.high:
             raise ValueError
         return float(value)
 
-    return Check(f"a number of {declared.unit}, {declared.low:g} to {declared.high:g}", apply)
+    return Check(f"a number of {known.unit}, {known.low:g} to {known.high:g}", apply)
 
 
 @dataclass(frozen=True)
@@ -224,12 +205,7 @@ class Chip:
 
 def figures() -> dict[str, Field[Any]]:
     """Return the declarations of all figures by key of the file; ``metadata`` has check, meaning and unit."""
-    return {entry.name.removesuffix("_bytes"): entry for entry in fields(Chip)}
-
-
-def is_required(entry: Field[Any]) -> bool:
-    """Return whether a description must have the figure."""
-    return entry.default is MISSING and entry.default_factory is MISSING
+    return declared(Chip)
 
 
 def available() -> tuple[str, ...]:
@@ -275,37 +251,13 @@ def _reader(chip: str | os.PathLike[str]) -> _Reader:
     return _Reader(Path(text))
 
 
-def shown(value: object) -> str:
-    """Return a value for a message, cut to one line."""
-    text = repr(dict(value) if isinstance(value, MappingProxyType) else value)
-    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…"
-
-
-class _Reader:
-    """Reads one file; every complaint names the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+class _Reader(Reader):
+    error = ChipError
+    noun = "chip description"
+    takes = "TORCH_LOOM_CHIP takes a name or a path"
 
     def read(self) -> Chip:
-        table = self.parse()
-        known = figures()
-        for key in table:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, 3)
-                allowed = [f"{', '.join(near)}, or another key of a description"] if near else known
-                self.fail(f"unknown key {shown(key)}", ", ".join(allowed))
-        required = [key for key, entry in known.items() if is_required(entry)]
-        if missing := [key for key in required if key not in table]:
-            others = f", and so are {', '.join(map(repr, missing[1:]))}" if missing[1:] else ""
-            self.fail(
-                f"the key {missing[0]!r} is missing{others}",
-                f"a description has {', '.join(required)}; other keys may be left out",
-            )
-        values: dict[str, Any] = {}
-        for key, entry in known.items():
-            if key in table:
-                values[entry.name] = self.checked(key, entry, table[key])
+        values = self.values(Chip)
         for dtype in values["amp_dtypes"]:
             if dtype not in values["dtypes"]:
                 self.fail_value(
@@ -338,53 +290,3 @@ class _Reader:
         if rows and values.get("num_cores", cores) != cores:
             words = f"{cores}: grid_rows less harvested_rows, times grid_columns"
             self.fail_value("num_cores", values["num_cores"], words)
-
-    def parse(self) -> dict[str, Any]:
-        try:
-            # A device or a pipe could go on for ever, or wait; at most one byte too many is read of a file.
-            if (reason := no_file(self.path)) is not None:
-                raise ChipError(f"{self.path}: {reason}; TORCH_LOOM_CHIP takes a name or a path")
-            with self.path.open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            if isinstance(error, ChipError):
-                raise
-            raise ChipError(f"{self.path}: the chip description cannot be read: {error}") from None
-        if len(content) > MAX_FILE_BYTES:
-            self.fail("the file is too large", f"{MAX_FILE_BYTES} bytes")
-        try:
-            table: dict[str, Any] = tomllib.loads(content.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ChipError(f"{self.path}: not a TOML file: {error or 'nested too deeply'}") from None
-        return table
-
-    def checked(self, key: str, entry: Field[Any], value: object) -> object:
-        if key == "sources":
-            return self.sources(value)
-        try:
-            return entry.metadata["check"](value)
-        except BadValueError as error:
-            if error.key.endswith("unknown key"):
-                where = f"{key}.{error.key}".removesuffix(".unknown key")
-                self.fail(f"{where}: unknown key {shown(error.value)}", error.allowed)
-            self.fail_value(f"{key}.{error.key}" if error.key else key, error.value, error.allowed)
-
-    def fail(self, what: str, allowed: str) -> NoReturn:
-        raise ChipError(f"{self.path}: {what}. Allowed: {allowed}.")
-
-    def fail_value(self, key: str, value: object, allowed: str) -> NoReturn:
-        self.fail(f"{key} = {shown(value)}", allowed)
-
-    def sources(self, value: object) -> Mapping[str, str]:
-        if not isinstance(value, dict):
-            self.fail_value("sources", value, "a table of texts, by key")
-        known = [key for key in figures() if key != "sources"]
-        line = checks.text()
-        for name, source in value.items():
-            if name not in known:
-                self.fail(f"sources: unknown key {shown(name)}", ", ".join(known))
-            try:
-                line(source)
-            except BadValueError:
-                self.fail_value(f"sources.{name}", source, line.allowed)
-        return MappingProxyType(dict(value))

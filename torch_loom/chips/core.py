@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from torch_loom import _C
-from torch_loom.chips.chip import Chip, load, shown
+from torch_loom.chips.chip import Chip, load
+from torch_loom.chips.description import shown
 from torch_loom.errors import ChipError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_loom.chips import rates as chip_rates
+from torch_loom.chips import topologies
 from torch_loom.chips.chip import Chip
 from torch_loom.chips.collectives import collective_seconds
 from torch_loom.chips.cost import CostModel, Kernel, launches
@@ -97,10 +98,21 @@ class Estimator:
         kernel = Kernel(family, "float32", read, written, max(read + written, 1.0), items=items)
         return round(self._model(chip).time(kernel).total_ns)
 
-    def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-        """Return nanoseconds of a collective of such chips: see ``collective_seconds``."""
-        seconds = collective_seconds(self._chip_of(device), name, size_bytes, num_ranks)
-        return round(seconds * 1e9)
+    def collective_ns(
+        self, device: int, name: str, size_bytes: int, ranks: Sequence[int], topology: str | None
+    ) -> int:
+        """Return nanoseconds of a collective: see ``collective_seconds``.
+
+        Args:
+            device: a device that takes part; the others are like it.
+            name: the collective's.
+            size_bytes: on each rank, of the whole.
+            ranks: the group's, in the default group.
+            topology: of their cluster, by name or path; if None, the one that is shipped for the chip.
+        """
+        chip = self._chip_of(device)
+        found = topologies.default_of(chip.name) if topology is None else topologies.load(topology)
+        return round(collective_seconds(chip, name, size_bytes, topologies.layout(found, ranks)) * 1e9)
 
     def _model(self, chip: int) -> CostModel:
         found = self._models.get(chip)

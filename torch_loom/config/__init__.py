@@ -69,6 +69,7 @@ from torch_loom.config.settings import (
     RNG,
     SANITIZER,
     SETTINGS,
+    TOPOLOGY,
     VISIBLE_DEVICES,
     Setting,
 )
@@ -134,6 +135,7 @@ __all__ = [
     "raw_value",
     "rbln_offload_folder",
     "resolve",
+    "topology",
     "tries_any_torch",
 ]
 
@@ -238,6 +240,11 @@ def checks_collectives() -> bool:
     if mode is None and device_name() == CUDA_NAME:
         return not any(name in os.environ for name in _NCCL_WATCHDOG)
     return mode != "nccl"
+
+
+def topology() -> str | None:
+    """Return the name or path of the cluster's description; None if TORCH_LOOM_TOPOLOGY is not set."""
+    return value_of(TOPOLOGY, {})
 
 
 def rbln_offload_folder() -> Path:

@@ -366,6 +366,16 @@ COLLECTIVES = _choice(
     configurable=False,
 )
 
+TOPOLOGY = Setting(
+    env="TORCH_LOOM_TOPOLOGY",
+    type_name="name or path",
+    default=None,
+    allowed="the name of a shipped topology (dgx-h100) or the path of a description (x.toml)",
+    meaning="The cluster that collectives take the time of; that of the chip if not set and there is one.",
+    parse=str,
+    configurable=False,
+)
+
 COMPILER = Setting(
     env="TORCH_LOOM_COMPILER",
     type_name="command",

@@ -10,6 +10,7 @@ import torch
 
 from torch_loom import _C, config
 from torch_loom.device._core import clock, first_use
+from torch_loom.distributed import cluster
 
 BACKEND = "loom"
 """The backend's name where the devices are not CUDA's."""
@@ -45,7 +46,7 @@ def make(store: Any, rank: int, size: int, timeout: timedelta, name: str = BACKE
 
 
 def _cost_ns(device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-    return clock.collective_ns(device, name, size_bytes, num_ranks)
+    return clock.collective_ns(device, name, size_bytes, range(num_ranks), cluster.topology())
 
 
 def _set_mode(settings: config.Settings) -> None:

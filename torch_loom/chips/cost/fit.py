@@ -58,7 +58,7 @@ class Timing(NamedTuple):
     """Which of the cards that a fit is for: their rates differ, their coefficients do not."""
 
 
-def _levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 30) -> tuple[Vector, float]:
+def levenberg(residuals: Callable[[Vector], Vector], start: Vector, steps: int = 30) -> tuple[Vector, float]:
     """Minimise the sum of squares with numeric derivatives; deterministic."""
     x = start.copy()
     r = residuals(x)
@@ -263,10 +263,10 @@ def fit(
     found = []
     for attempt in range(max(1, starts)):
         offset = noise.normal(size=len(problem.start)) * SPREAD if attempt else 0.0
-        found.append(_levenberg(problem.plain, problem.start + offset))
+        found.append(levenberg(problem.plain, problem.start + offset))
     best: tuple[Vector, float] | None = None
     for x, _ in sorted(found, key=lambda each: each[1])[:POLISHED]:
-        polished = _levenberg(problem.residuals, x)
+        polished = levenberg(problem.residuals, x)
         if best is None or polished[1] < best[1]:
             best = polished
     assert best is not None

@@ -29,8 +29,10 @@ class Estimator(Protocol):
     def move_ns(self, chip: int, move: int, size_bytes: int) -> int:
         """Return nanoseconds of a copy or fill."""
 
-    def collective_ns(self, device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-        """Return nanoseconds of a collective over chips like this device's."""
+    def collective_ns(
+        self, device: int, name: str, size_bytes: int, ranks: Sequence[int], topology: str | None
+    ) -> int:
+        """Return nanoseconds of a collective of ranks whose chips are like this device's."""
 
 
 Figures = Mapping[str, float]
@@ -58,11 +60,11 @@ def start() -> None:
     )
 
 
-def collective_ns(device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-    """Return nanoseconds of a collective, by the links of a device's chip; 0 where time is not simulated."""
+def collective_ns(device: int, name: str, size_bytes: int, ranks: Sequence[int], topology: str | None) -> int:
+    """Return nanoseconds of a collective, as an :class:`Estimator` does; 0 where time is not simulated."""
     if _estimator is None:
         return 0
-    return _estimator.collective_ns(device, name, size_bytes, num_ranks)
+    return _estimator.collective_ns(device, name, size_bytes, ranks, topology)
 
 
 @contextmanager

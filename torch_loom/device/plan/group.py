@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import distributed
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.device._core import clock
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.errors import DryRunError
@@ -190,7 +190,9 @@ class _Ranks(_Group):  # type: ignore[misc]
         if on_device:
             size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in on_device)
             device = on_device[0].device
-            nanoseconds = clock.collective_ns(device.index, name, size_bytes, self._num_ranks)
+            nanoseconds = clock.collective_ns(
+                device.index, name, size_bytes, range(self._num_ranks), config.topology()
+            )
             with torch.get_device_module(DEVICE_TYPE).device(device):
                 _C.plan_collective(name, nanoseconds)
         done: Any = torch.futures.Future()
