@@ -43,6 +43,11 @@ def _has_triton_on_cuda(module: ModuleType) -> bool:
     return bool(module.HAS_CUDA_AND_TRITON)
 
 
+def _is_cpu(module: ModuleType) -> Callable[[], bool]:
+    """Return the helper of triton-cpu's that says whether kernels are compiled for its own backend."""
+    return lambda: False
+
+
 def _device_type_helper(name: str) -> Callable[[ModuleType], Any]:
     def of(module: ModuleType) -> Any:
         return getattr(importlib.import_module(f"{HELPERS}.common_device_type"), name)
@@ -56,19 +61,20 @@ def _skip_ops(module: ModuleType) -> Callable[..., Any]:
     return lambda *arguments: present(arguments[-1])
 
 
-# By the module of the helpers: the older name, and what makes its value from that module.
+# By the module of the helpers: the name that it lacks, and what makes its value from that module.
 NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
-    "common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
-    "inductor_utils": {"HAS_CUDA": _has_triton_on_cuda},
-    "triton_utils": {"HAS_CUDA": _has_triton_on_cuda},
-    "common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
-    "common_nn": {"new_module_tests": _module_tests},
-    "common_methods_invocations": {
+    f"{HELPERS}.common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
+    f"{HELPERS}.inductor_utils": {"HAS_CUDA": _has_triton_on_cuda},
+    f"{HELPERS}.triton_utils": {"HAS_CUDA": _has_triton_on_cuda},
+    f"{HELPERS}.common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
+    f"{HELPERS}.common_nn": {"new_module_tests": _module_tests},
+    f"{HELPERS}.common_methods_invocations": {
         "binary_ufuncs_and_refs": _binary_ops,
         "skip": _device_type_helper("skip"),
         "xfail": _device_type_helper("xfail"),
         "skipOps": _skip_ops,
     },
+    "triton._internal_testing": {"is_cpu": _is_cpu},
 }
 
 
@@ -77,9 +83,9 @@ def add_names(source: str) -> list[str]:
     added = []
     for module_name, names in NAMES.items():
         for name, make in names.items():
-            if name not in source:
+            if name not in source or module_name.rpartition(".")[2] not in source:
                 continue
-            module = importlib.import_module(f"{HELPERS}.{module_name}")
+            module = importlib.import_module(module_name)
             if not hasattr(module, name):
                 setattr(module, name, make(module))
                 added.append(name)

@@ -155,8 +155,8 @@ def test_a_share_of_an_older_file(
     assert suites.main([str(tmp_path), "--no-write", "--pytest", plugin]) == 0
     assert f"test_old.py: {counts[1]} passed, 0 failed" in capsys.readouterr().out
     monkeypatch.delattr(helpers, "tf32_is_not_fp32", raising=False)
-    assert suite_plugin.add_names("tf32_is_not_fp32()") == ["tf32_is_not_fp32"]
-    assert suite_plugin.add_names("tf32_is_not_fp32()") == []
+    assert suite_plugin.add_names("common_cuda tf32_is_not_fp32()") == ["tf32_is_not_fp32"]
+    assert suite_plugin.add_names("common_cuda tf32_is_not_fp32()") == []
 
 
 def test_an_older_class_sets_itself_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,14 @@ def test_bad_input(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "bad_input.py", NAME)
 
 
+def test_inline_assembly(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "inline_assembly.py", NAME)
+
+
+def test_functions_of_the_library(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "library_functions.py", NAME)
+
+
 def test_libraries_find_triton_and_inductor_generates_cpp(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "found.py", NAME)
 

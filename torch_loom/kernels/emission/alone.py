@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
+from torch_loom.kernels.emission.assembly import in_groups
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.ttir.model import Op, Tensor, Value
 
@@ -29,6 +30,8 @@ def lines(function: FunctionText, op: Op) -> list[str]:
         return _reduce(function, op)
     if op.name == "tt.histogram":
         return _histogram(function, op)
+    if kinds.is_in_groups(op):
+        return _grouped(function, op)
     raise elements.refused(op, f"the op {op.name}")
 
 
@@ -110,6 +113,27 @@ def _dot_scaled(function: FunctionText, op: Op) -> list[str]:
         f"{function.buffer(op.result)}, {names[2]}, (const uint8_t*){names[0]}, (const uint8_t*){names[1]}, "
         f"{scale_names[0]}, {scale_names[1]});",
     ]
+
+
+def _grouped(function: FunctionText, op: Op) -> list[str]:
+    found: list[str] = []
+    places = []
+    for value in op.operands:
+        more, place = _in_memory(function, value)
+        found += more
+        places.append(place)
+    outs = [function.buffer(result) for result in op.results]
+    if op.name == "tt.elementwise_inline_asm":
+        return [*found, *in_groups(function, op, places, outs)]
+    size, k = op.attributes["pack"], function.name("k")
+    given = [f"{place}[{k} + {number}]" for place in places for number in range(size)]
+    body, results = function.combined(op.regions[0], given)
+    to = [f"{out}[{k} + {number}]" for out in outs for number in range(size)]
+    writes = [f"{place} = {text};" for place, text in zip(to, results, strict=True)]
+    shape = op.results[0].type
+    assert isinstance(shape, Tensor)
+    head = f"for (int64_t {k} = 0; {k} < {shape.size}; {k} += {size}) {{"
+    return [*found, head, *body, *writes, "}"]
 
 
 def _split(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Inline assembly: a few instructions of PTX on numbers, each as an expression of C++."""
+"""Inline assembly: PTX on the elements of blocks, as C++. Which instructions there are: `instructions.py`."""
 
 from __future__ import annotations
 
@@ -6,174 +6,239 @@ import re
 from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
-from torch_loom.kernels.ttir.model import Op
+from torch_loom.kernels.emission.instructions import (
+    TYPES,
+    Operands,
+    UnknownInstructionError,
+    expression,
+    width,
+)
+from torch_loom.kernels.ttir.model import Op, Scalar, Tensor, Value, element_of
 
 if TYPE_CHECKING:
     from torch_loom.kernels.emission.function import FunctionText
 
-_TYPES = {
-    **{f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
-    **{f"s{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
-    **{f"b{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
-    "f32": "float",
-    "f64": "double",
-    "f16": "f16",
-    "bf16": "bf16",
-    "pred": "bool",
-}
-_OPS = {
-    "mov": "{0}",
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul.lo": "{0} * {1}",
-    "mul.rn": "{0} * {1}",
-    "mul": "{0} * {1}",
-    "mul.hi": "high_product({0}, {1})",
-    "mad.lo": "{0} * {1} + {2}",
-    "fma.rn": "fma({0}, {1}, {2})",
-    "fma": "fma({0}, {1}, {2})",
-    "div": "{0} / {1}",
-    "div.full": "{0} / {1}",
-    "div.rn": "{0} / {1}",
-    "div.approx": "{0} / {1}",
-    "and": "{0} & {1}",
-    "or": "{0} | {1}",
-    "xor": "{0} ^ {1}",
-    "not": "~{0}",
-    "neg": "-{0}",
-    "abs": "{0} < 0 ? -{0} : {0}",
-    "min": "{1} < {0} ? {1} : {0}",
-    "max": "{1} > {0} ? {1} : {0}",
-    "shl": "shifted_left<{T}>({0}, {1})",
-    "shr": "shifted_right<{T}>({0}, {1})",
-    "ex2.approx": "exp2({0})",
-    "lg2.approx": "log2({0})",
-    "rcp.approx": "1 / {0}",
-    "rcp.rn": "1 / {0}",
-    "sqrt.approx": "sqrt({0})",
-    "sqrt.rn": "sqrt({0})",
-    "rsqrt.approx": "rsqrt({0})",
-    "sin.approx": "sin({0})",
-    "cos.approx": "cos({0})",
-    "tanh.approx": "tanh({0})",
-    "popc": "__builtin_popcount({0})",
-    "clz": "{0} == 0 ? 32 : __builtin_clz({0})",
-    "selp": "{2} ? {0} : {1}",
-}
-_COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "hi": ">"}
-_IGNORED = {"ftz", "sat", "rn", "rz", "lo", "hi", "approx", "full", "wide"}
-_IMMEDIATE = re.compile(r"^-?(?:0[xX][0-9a-fA-F]+|\d+)[uU]?$|^0[fF][0-9a-fA-F]{8}$|^-?\d+\.\d*$")
+_NOTHING = ("membar", "fence", "griddepcontrol", "nanosleep", "prefetch", "prefetchu", "discard", "bar")
+_REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+(.+)", re.DOTALL)
+_MANY = re.compile(r"(.*)<(\d+)>")
+_ADDRESS = re.compile(r"\[\s*([^\s+\]]+)\s*(?:\+\s*(-?\w+)\s*)?\]")
+
+
+def group_size(op: Op) -> int:
+    """Return how many elements one run of the instructions is for."""
+    return int(op.attributes.get("packed_element", 1))
 
 
 def translated(function: FunctionText, op: Op, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return lines for the instructions of an op, and the names of its results.
+    """Return lines for the instructions of an op on one element of each operand, and its results.
 
     Raises:
-        UnsupportedKernelError: an instruction is not known, or several elements share a register.
+        UnsupportedKernelError: an instruction is not known.
     """
-    strings = op.attributes.get("strings") or [""]
-    text = str(op.attributes.get("asm_string", strings[0]))
-    constraints = str(op.attributes.get("constraints", "")).replace(" ", "").split(",")
-    if int(op.attributes.get("packed_element", 1)) != 1:
-        raise elements.refused(op, "inline assembly of several elements at once")
-    outputs = [one for one in constraints if one.startswith("=")]
-    lines: list[str] = []
-    registers: dict[str, tuple[str, str]] = {}
-    results = []
-    for number, (result, one) in enumerate(zip(op.results, outputs, strict=False)):
-        kind = _register_type(one.strip("=&"), function.element_type(result))
-        name = function.name("r")
-        lines.append(f"{kind} {name}{{}};")
-        registers[f"${number}"] = (name, kind)
-        results.append(f"from_register<{function.element_type(result)}>({name})")
-    inputs = [one for one in constraints if not one.startswith(("=", "~"))]
-    for number, (argument, one) in enumerate(zip(arguments, inputs, strict=False)):
-        source = function.element_type(op.operands[number])
-        name = function.name("r")
-        kind = _register_type(one, source)
-        lines.append(f"const {kind} {name} = to_register<{kind}>({source}({argument}));")
-        registers[f"${len(outputs) + number}"] = (name, kind)
-    body = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL).replace("{", ";").replace("}", ";")
-    for statement in (one.strip() for one in body.split(";")):
-        if statement:
-            lines += _statement(function, op, statement, registers)
-    return lines, results
+    given = [
+        [f"{function.element_type(value)}({text})"]
+        for value, text in zip(op.operands, arguments, strict=True)
+    ]
+    lines, results = _Assembly(function, op).run(given)
+    return lines, [group[0] for group in results]
 
 
-def _register_type(constraint: str, kind: str) -> str:
-    if constraint == "f":
-        return "float"
-    if constraint == "d":
-        return "double"
-    return {"h": "uint16_t", "l": "uint64_t", "c": "uint16_t"}.get(constraint, "uint32_t")
+def in_groups(function: FunctionText, op: Op, places: list[str], outs: list[str]) -> list[str]:
+    """Return a loop over groups of neighbours, which instructions have in the same registers.
+
+    Args:
+        function: where it stands.
+        op: the op.
+        places: C++ of the memory of each operand.
+        outs: C++ of the memory of each result.
+
+    Raises:
+        UnsupportedKernelError: an instruction is not known.
+    """
+    size = group_size(op)
+    shape = (*op.operands, *op.results)[0].type
+    assert isinstance(shape, Tensor)
+    k = function.name("k")
+    lines, results = _Assembly(function, op).run(
+        [[f"{place}[{k} + {one}]" for one in range(size)] for place in places]
+    )
+    writes = [
+        f"{out}[{k} + {one}] = {text};"
+        for out, group in zip(outs, results, strict=True)
+        for one, text in enumerate(group)
+    ]
+    head = f"for (int64_t {k} = 0; {k} < {shape.size}; {k} += {size}) {{"
+    return [head, *lines, *writes, "}"]
 
 
-def _statement(
-    function: FunctionText, op: Op, statement: str, registers: dict[str, tuple[str, str]]
-) -> list[str]:
-    if statement.startswith(".reg"):
-        _, kind, names = re.split(r"\s+", statement, maxsplit=2)
+class _Assembly:
+    """The registers of one op, and its instructions."""
+
+    def __init__(self, function: FunctionText, op: Op) -> None:
+        self.function = function
+        self.op = op
+        self.lines: list[str] = []
+        # C++ and its type, by the register's name.
+        self.registers: dict[str, tuple[str, str]] = {}
+        function.kernel.has_assembly = True
+
+    def run(self, given: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+        attributes = self.op.attributes
+        strings = attributes.get("strings") or [""]
+        text = str(attributes.get("asm_string", strings[0]))
+        constraints = str(attributes.get("constraints", "")).replace(" ", "").split(",")
+        outputs = [one.strip("=&") for one in constraints if one.startswith("=")]
+        inputs = [one for one in constraints if one and not one.startswith(("=", "~"))]
+        results = []
+        at = 0
+        for value in self.op.results:
+            group, count = self._group(value, outputs[at : at + 1])
+            names = []
+            for number in range(count):
+                names.append(self._declared(f"${at + number}", self._kind(outputs, at + number)))
+            results.append([text for name in names for text in self._elements(value, name, group)])
+            at += count
+        for value, elements_ in zip(self.op.operands, given, strict=True):
+            first = at - len(outputs)
+            group, count = self._group(value, inputs[first : first + 1])
+            kind = self._kind(inputs, first)
+            for number in range(count):
+                self._fill(f"${at + number}", kind, elements_[number * group : (number + 1) * group])
+            at += count
+        for statement in _statements(text):
+            self._statement(statement)
+        return self.lines, results
+
+    def _group(self, value: Value, constraint: list[str]) -> tuple[int, int]:
+        """Return how many elements share a register, and in how many registers a group of elements is."""
+        size = group_size(self.op)
+        together = min(max(32 // _bits(value), 1), size)
+        return together, -(-size // together)
+
+    def _kind(self, constraints: list[str], number: int) -> str:
+        if number >= len(constraints):
+            raise elements.refused(self.op, "inline assembly with fewer constraints than registers")
+        names = {"f": "float", "d": "double", "h": "uint16_t", "l": "uint64_t", "c": "uint16_t"}
+        return names.get(constraints[number], "uint32_t")
+
+    def _declared(self, register: str, kind: str) -> str:
+        name = self.function.name("r")
+        self.registers[register] = (name, kind)
+        self.lines.append(f"{kind} {name}{{}};")
+        return name
+
+    def _elements(self, value: Value, register: str, count: int) -> list[str]:
+        kind = self.function.element_type(value)
+        if count == 1:
+            return [f"from_register<{kind}>({register})"]
+        return [f"part_of<{kind}>({register}, {number})" for number in range(count)]
+
+    def _fill(self, register: str, kind: str, texts: list[str]) -> None:
+        name = self._declared(register, kind)
+        if len(texts) == 1:
+            self.lines.append(f"{name} = to_register<{kind}>({texts[0]});")
+            return
+        self.lines += [f"set_part({name}, {number}, {text});" for number, text in enumerate(texts)]
+
+    # ----------------------------------------------------------------- statements
+
+    def _statement(self, statement: str) -> None:
+        found = _REGISTERS.match(statement)
+        if found:
+            if found[1] not in TYPES:
+                raise elements.refused(self.op, f"inline assembly with registers .{found[1]}")
+            for name in (one.strip() for one in found[2].split(",")):
+                many = _MANY.fullmatch(name)
+                names = [f"{many[1]}{number}" for number in range(int(many[2]))] if many else [name]
+                for one in names:
+                    self._declared(one, TYPES[found[1]])
+            return
+        guard = ""
+        if statement.startswith("@"):
+            predicate, _, statement = statement.partition(" ")
+            register = self.registers.get(predicate.lstrip("@!"))
+            if register is None:
+                raise self._unknown(predicate)
+            guard = f"if ({'!' if '!' in predicate else ''}{register[0]}) "
+        instruction, _, rest = statement.strip().partition(" ")
+        operands = [one.strip() for one in re.split(r",(?![^{]*\})", rest)]
+        if instruction.partition(".")[0] in _NOTHING:
+            return
+        name, *words = instruction.split(".")
+        try:
+            if name in ("ld", "st") and len(operands) == 2:
+                lines = self._access(name, words, operands)
+            elif name == "mov" and "{" in rest:
+                lines = self._moved(words[-1], *operands)
+            else:
+                text = expression(name, words, Operands(self.registers, operands[1:]))
+                lines = [self._set(operands[0], text)]
+        except (UnknownInstructionError, IndexError, TypeError):
+            raise self._unknown(instruction) from None
+        self.lines += [f"{guard}{{ {' '.join(lines)} }}" if guard else " ".join(lines)]
+
+    def _unknown(self, instruction: str) -> Exception:
+        return elements.refused(self.op, f"the instruction {instruction!r} of inline assembly")
+
+    def _set(self, register: str, text: str) -> str:
+        if register == "_":
+            return ""
+        if register not in self.registers:
+            raise UnknownInstructionError
+        name, kind = self.registers[register]
+        return f"{name} = to_register<{kind}>({text});"
+
+    def _moved(self, word: str, to: str, source: str) -> list[str]:
+        """Return lines that put a register together, or take it apart."""
+        is_apart = to.startswith("{")
+        names = [one.strip() for one in (to if is_apart else source).strip("{}").split(",")]
+        bits = width(word) // len(names)
+        part = f"uint{bits}_t"
+        if is_apart:
+            whole = Operands(self.registers, [source]).read(0, word)
+            return [self._set(one, f"part_of<{part}>({whole}, {number})") for number, one in enumerate(names)]
+        name = self.function.name("r")
+        parts = Operands(self.registers, names)
+        sets = [f"set_part({name}, {n}, {parts.read(n, f'b{bits}')});" for n in range(len(names))]
+        return [f"{TYPES[word]} {name}{{}};", *sets, self._set(to, name)]
+
+    def _access(self, name: str, words: list[str], operands: list[str]) -> list[str]:
+        """Return lines of a load or store, which is checked as those of Triton's are."""
+        if "shared" in words or "local" in words or words[-1] not in TYPES:
+            raise UnknownInstructionError
+        kind = TYPES[words[-1]]
+        address, value = operands[::-1] if name == "ld" else operands
+        found = _ADDRESS.fullmatch(address)
+        if found is None:
+            raise UnknownInstructionError
+        at = f"int64_t({Operands(self.registers, [found[1]]).read(0, 'u64')}) + {found[2] or 0}"
+        site = self.function.kernel.site_of_assembly(self.op, is_write=name == "st")
         lines = []
-        for name in names.split(","):
-            own = function.name("r")
-            cpp = _TYPES.get(kind.lstrip("."))
-            if cpp is None:
-                raise elements.refused(op, f"inline assembly with registers {kind}")
-            registers[name.strip()] = (own, cpp)
-            lines.append(f"{cpp} {own}{{}};")
+        values = [one.strip() for one in value.strip("{}").split(",")]
+        for number, one in enumerate(values):
+            place = f"program, {site}, {at} + {number * width(words[-1]) // 8}"
+            if name == "ld":
+                access = ", kVolatileRead" if {"volatile", "acquire", "relaxed"} & set(words) else ""
+                lines.append(self._set(one, f"read_checked<{kind}{access}>({place})"))
+            else:
+                text = Operands(self.registers, [one]).read(0, words[-1])
+                lines.append(f"write_checked<{kind}>({place}, {text});")
         return lines
-    guard = ""
-    if statement.startswith("@"):
-        predicate, _, statement = statement.partition(" ")
-        name = predicate.lstrip("@!")
-        guard = f"if ({'!' if '!' in predicate else ''}{registers[name][0]}) "
-        statement = statement.strip()
-    instruction, _, rest = statement.partition(" ")
-    operands = [one.strip() for one in rest.split(",")]
-    name, *modifiers = instruction.split(".")
-    types = [one for one in modifiers if one in _TYPES]
-    if not types or operands[0] not in registers:
-        raise elements.refused(op, f"the instruction {instruction!r} of inline assembly")
-    if name == "cvt":
-        to, source = types[0], types[-1]
-        value = _operand(op, operands[1], source, registers)
-        expression = f"{_TYPES[to]}({value})"
-        kind = _TYPES[to]
-        if to[0] in "us" and source[0] in "fb" and "f" in source:
-            expression = f"whole<{kind}>({'rint' if 'rni' in modifiers else ''}({value}))"
-    elif name == "setp":
-        kind = "bool"
-        a, b = (_operand(op, one, types[0], registers) for one in operands[1:3])
-        sign = _COMPARED.get(modifiers[0])
-        if sign is None:
-            raise elements.refused(op, f"the instruction {instruction!r} of inline assembly")
-        expression = f"({a} {sign} {b})"
-    else:
-        words = [one for one in modifiers if one not in _TYPES]
-        known = next(
-            (one for one in (".".join([name, *words[:1]]), name) if one in _OPS and set(words) <= _IGNORED),
-            None,
-        )
-        if known is None:
-            raise elements.refused(op, f"the instruction {instruction!r} of inline assembly")
-        kind = _TYPES[types[0]]
-        values = []
-        for number, one in enumerate(operands[1:]):
-            of = "pred" if name == "selp" and number == 2 else types[0]
-            values.append(_operand(op, one, of, registers))
-        if name in ("shl", "shr"):
-            values[1] = f"{kind}({values[1]})"
-        expression = f"{kind}({_OPS[known].format(*values, T=kind)})"
-    target, register = registers[operands[0]]
-    return [f"{guard}{target} = to_register<{register}>({expression});"]
 
 
-def _operand(op: Op, text: str, kind: str, registers: dict[str, tuple[str, str]]) -> str:
-    if text in registers:
-        name, register = registers[text]
-        return name if register == _TYPES[kind] else f"from_register<{_TYPES[kind]}>({name})"
-    if _IMMEDIATE.match(text):
-        if text[:2] in ("0f", "0F"):
-            return f"bits_as<float>(0x{text[2:]}u)"
-        return f"{_TYPES[kind]}({text})"
-    raise elements.refused(op, f"the operand {text!r} of inline assembly")
+def _bits(value: Value) -> int:
+    element = element_of(value.type)
+    return max(element.bits, 8) if isinstance(element, Scalar) else 64
+
+
+def _statements(text: str) -> list[str]:
+    """Return the statements of a text; braces around statements are scopes, others belong to operands."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    found = []
+    for part in text.split(";"):
+        statement = " ".join(part.split())
+        while statement.startswith(("{", "}")):
+            statement = statement[1:].strip()
+        if statement:
+            found.append(statement)
+    return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from torch_loom.errors import UnsupportedKernelError
+from torch_loom.kernels.emission import libdevice
 from torch_loom.kernels.emission.types import byte_size, cpp_type, unsigned
 from torch_loom.kernels.ttir.model import Op, Pointer, Scalar, element_of
 
@@ -90,86 +90,6 @@ _COMPARED = {
     "true": "true",
     "false": "false",
 }
-# Of NVIDIA's library: its names without "__nv_", and without the f of float.
-_LIBDEVICE = {
-    **{
-        name: name
-        for name in (
-            *_MATH,
-            *(
-                "exp10",
-                "lgamma",
-                "tgamma",
-                "j0",
-                "j1",
-                "y0",
-                "y1",
-                "pow",
-                "fmod",
-                "atan2",
-                "hypot",
-                "copysign",
-            ),
-            *("nextafter", "fdim", "fmax", "fmin", "remainder", "fma", "rint", "nearbyint", "logb", "erfinv"),
-            *("fabs",),
-        )
-    },
-    "rsqrt": "rsqrt",
-    "fast_exp": "exp",
-    "fast_log": "log",
-    "fast_log2": "log2",
-    "fast_log10": "log10",
-    "fast_sin": "sin",
-    "fast_cos": "cos",
-    "fast_tan": "tan",
-    "fast_pow": "pow",
-    "fast_tanh": "tanh",
-}
-_LIBDEVICE_TEXTS = {
-    "abs": "{0} < 0 ? -{0} : {0}",
-    "llabs": "{0} < 0 ? -{0} : {0}",
-    "isnan": "({0} != {0})",
-    "isinf": "(fabs({0}) == INFINITY)",
-    "finite": "(fabs({0}) < INFINITY)",
-    "isfinited": "(fabs({0}) < INFINITY)",
-    "signbit": "int32_t(std::signbit({0}))",
-    "powi": "pow_whole<{T}>({0}, {1})",
-    "mulhi": "int32_t(int64_t({0}) * {1} >> 32)",
-    "umulhi": "int32_t(high_product(uint32_t({0}), uint32_t({1})))",
-    "mul24": "({0} * {1})",
-    "max": "({0} > {1} ? {0} : {1})",
-    "min": "({0} < {1} ? {0} : {1})",
-    "clz": "({0} == 0 ? 32 : __builtin_clz({0}))",
-    "popc": "__builtin_popcount({0})",
-    "ffs": "__builtin_ffs({0})",
-    "saturate": "min_number(max_number({0}, 0.f), 1.f)",
-    "rcp_rn": "(1 / {0})",
-    "div_rn": "({0} / {1})",
-    "fast_divide": "({0} / {1})",
-    "add_rn": "({0} + {1})",
-    "sub_rn": "({0} - {1})",
-    "mul_rn": "({0} * {1})",
-    "sqrt_rn": "sqrt({0})",
-    "fma_rn": "fma({0}, {1}, {2})",
-    "ldexp": "{T}(::ldexp(double({0}), {1}))",
-    "scalbn": "{T}(::ldexp(double({0}), {1}))",
-    "ilogb": "int32_t(::ilogb({0}))",
-    "normcdf": "{T}(0.5 * ::erfc(-double({0}) * 0.70710678118654752))",
-    "cospi": "{T}(::cos(3.14159265358979324 * double({0})))",
-    "sinpi": "{T}(::sin(3.14159265358979324 * double({0})))",
-    "erfcx": "{T}(::exp(double({0}) * double({0})) * ::erfc(double({0})))",
-    "rhypot": "{T}(1 / ::hypot(double({0}), double({1})))",
-    "llrint": "int64_t(::llrint({0}))",
-    "llround": "int64_t(::llround({0}))",
-    "float_as_int": "bits_as<int32_t>({0})",
-    "float_as_uint": "bits_as<int32_t>({0})",
-    "int_as_float": "bits_as<float>({0})",
-    "uint_as_float": "bits_as<float>({0})",
-    "float2int_rn": "int32_t(rint({0}))",
-    "float2int_rz": "whole<int32_t>({0})",
-    "float2int_rd": "int32_t(floor({0}))",
-    "float2int_ru": "int32_t(ceil({0}))",
-}
 
 
 def refused(op: Op, what: str) -> UnsupportedKernelError:
@@ -222,7 +142,11 @@ def expression(op: Op, arguments: Sequence[str]) -> str:
         assert isinstance(pointer, Pointer)
         return f"({arguments[0]} + int64_t({arguments[1]}) * {byte_size(pointer.pointee)})"
     elif name == "tt.extern_elementwise":
-        return _library(op, list(arguments), kind)
+        symbol = str(op.attributes.get("symbol"))
+        called = libdevice.translated(symbol, list(arguments), kind)
+        if called is None:
+            raise refused(op, f"the library function {symbol}")
+        return called
     elif name == "ub.poison":
         return f"{kind}()"
     if text is None:
@@ -261,22 +185,6 @@ def combination(name: str, kind: str, a: str, b: str) -> str:
 def _computed(name: str) -> str:
     """Return the type that a float is computed in."""
     return "double" if name == "double" else "float"
-
-
-def _library(op: Op, arguments: list[str], kind: str) -> str:
-    symbol = str(op.attributes.get("symbol"))
-    name = symbol.removeprefix("__nv_").removeprefix("__ocml_").removesuffix("_f32").removesuffix("_f64")
-    wide = "double" if kind == "double" else "float"
-    for known in (
-        name,
-        name.removesuffix("f"),
-        re.sub(r"^f(?=add|sub|mul|div|sqrt|rcp|ma)|^d(?=add|mul|div|sqrt|rcp)", "", name),
-    ):
-        if known in _LIBDEVICE:
-            return f"{kind}({_LIBDEVICE[known]}({', '.join(arguments)}))"
-        if known in _LIBDEVICE_TEXTS:
-            return f"{kind}({_LIBDEVICE_TEXTS[known].format(*arguments, T=wide)})"
-    raise refused(op, f"the library function {symbol}")
 
 
 def _truncated(op: Op, arguments: list[str], kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import alone, elements
@@ -14,7 +14,7 @@ from torch_loom.kernels.emission.ordered import ordered, quoted
 from torch_loom.kernels.emission.types import literal
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.lowering.plan import Alone, Control, LoweredFunction, Nest, Plan, Step
-from torch_loom.kernels.ttir.model import Dense, Op, Region, Tensor, Value, element_of
+from torch_loom.kernels.ttir.model import Block, Dense, Op, Region, Tensor, Value, element_of
 
 if TYPE_CHECKING:
     from torch_loom.kernels.emission.kernel import KernelText
@@ -38,8 +38,8 @@ class FunctionText:
         self._buffers: dict[Value, str] = {}
         # Declared in front of all: blocks in memory, and what gotos would jump over.
         self.head: list[str] = []
-        self._is_branching = len(lowered.plans) > 1
-        self._depth = 0
+        # Where to declare what gotos would jump over.
+        self._ahead: list[str] | None = self.head if len(lowered.plans) > 1 else None
         self._offsets = offset_values(lowered) if kernel.is_watched else set()
 
     # -------------------------------------------------------------------- names
@@ -110,7 +110,7 @@ class FunctionText:
     def lines(self) -> list[str]:
         """Return the lines of the function's body."""
         lines: list[str] = []
-        if not self._is_branching:
+        if self._ahead is None:
             lines = self._plan(self.lowered.plans[0], self._return)
         else:
             for plan in self.lowered.plans[1:]:
@@ -119,7 +119,7 @@ class FunctionText:
             for plan in self.lowered.plans:
                 if plan is not self.lowered.plans[0]:
                     lines.append(f"{_label(plan.block.label)}:;")
-                lines += self._plan(plan, self._branch)
+                lines += self._plan(plan, self._end)
         return [*self.head, *lines]
 
     def _plan(self, plan: Plan, finish: Callable[[Op], list[str]]) -> list[str]:
@@ -162,8 +162,8 @@ class FunctionText:
             self.buffer(value)
             return []
         name = self.number(value)
-        if self._is_branching and self._depth == 0:
-            self.head.append(f"{kind} {name};")
+        if self._ahead is not None:
+            self._ahead.append(f"{kind} {name};")
             return [f"{name} = {begin};"] if begin else []
         return [f"{kind} {name} = {begin};" if begin else f"{kind} {name};"]
 
@@ -248,9 +248,9 @@ class FunctionText:
         return lines
 
     def _inside(self, plan: Plan, finish: Callable[[Op], list[str]]) -> list[str]:
-        self._depth += 1
+        ahead, self._ahead = self._ahead, None
         lines = self._plan(plan, finish)
-        self._depth -= 1
+        self._ahead = ahead
         return lines
 
     def _for(self, step: Control) -> list[str]:
@@ -299,8 +299,8 @@ class FunctionText:
             places = [self.scratch(kind, result.type.size) for _ in range(2)]
             now, after = self.name("q"), self.name("q")
             for name, place in zip((now, after), places, strict=True):
-                if self._is_branching and self._depth == 0:
-                    self.head.append(f"{kind}* {name};")
+                if self._ahead is not None:
+                    self._ahead.append(f"{kind}* {name};")
                     before.append(f"{name} = {place};")
                 else:
                     before.append(f"{kind}* {name} = {place};")
@@ -416,14 +416,16 @@ class FunctionText:
     def _return(self, end: Op) -> list[str]:
         return self.kernel.returned(self, end)
 
-    def _branch(self, end: Op) -> list[str]:
+    def _end(self, end: Op) -> list[str]:
         if end.name == "tt.return":
             return [*self._return(end), "return;"]
+        return self._branch(end, [plan.block for plan in self.lowered.plans], _label)
+
+    def _branch(self, end: Op, blocks: Sequence[Block], named: Callable[[str], str]) -> list[str]:
         jumps = []
-        blocks = {plan.block.label: plan.block for plan in self.lowered.plans}
+        arguments = {block.label: block.arguments for block in blocks}
         for label, values in end.attributes["targets"]:
-            arguments = blocks[label].arguments
-            jumps.append(["{", *self._assign(arguments, values), f"goto {_label(label)};", "}"])
+            jumps.append(["{", *self._assign(arguments[label], values), f"goto {named(label)};", "}"])
         if len(jumps) == 1:
             return jumps[0]
         return [f"if ({self.number(end.operands[0])})", *jumps[0], "else", *jumps[1]]
@@ -431,31 +433,51 @@ class FunctionText:
     # ------------------------------------------------------------------- regions
 
     def combined(self, region: Region, arguments: list[str]) -> tuple[list[str], list[str]]:
-        """Return lines for a region of ops on numbers, and the names of what it returns.
-
-        Raises:
-            UnsupportedKernelError: it branches.
-        """
-        lines: list[str] = []
-        if len(region.blocks) != 1:
-            raise elements.refused(region.blocks[0].ops[0], "a combining function with branches")
-        block = region.only
-        kept = self._numbers.copy()
-        depth, self._depth = self._depth, self._depth + 1
-        for argument, text in zip(block.arguments, arguments, strict=True):
-            self._numbers[argument] = text
-        for op in block.ops[:-1]:
-            for one in op.walk():
-                for result in one.results:
-                    self._numbers.pop(result, None)
-            if op.name in ("scf.if",):
-                lines += self._scalar_if(op)
-            else:
-                lines += self._scalar(op)
-        results = [self.number(value) for value in block.ops[-1].operands]
-        self._depth = depth
-        self._numbers = kept
+        """Return lines for a region of ops on numbers, and the names of what it returns."""
+        first, *others = region.blocks
+        kept, ahead = self._numbers.copy(), self._ahead
+        self._ahead = [] if others else None
+        # Each time, they are other variables.
+        for block in region.blocks:
+            for value in (*block.arguments, *_results_in(block)):
+                self._numbers.pop(value, None)
+        self._numbers.update(zip(first.arguments, arguments, strict=True))
+        if others:
+            lines, results = self._combined_blocks(region.blocks)
+        else:
+            lines = self._scalars(first)
+            results = [self.number(value) for value in first.ops[-1].operands]
+        self._numbers, self._ahead = kept, ahead
         return lines, results
+
+    def _scalars(self, block: Block) -> list[str]:
+        lines = []
+        for op in block.ops[:-1]:
+            lines += self._scalar_if(op) if op.name == "scf.if" else self._scalar(op)
+        return lines
+
+    def _combined_blocks(self, blocks: Sequence[Block]) -> tuple[list[str], list[str]]:
+        """Return lines of blocks that branch to one another, and the names of what they return."""
+        assert self._ahead is not None
+        labels = {block.label: self.name("block") for block in blocks}
+        behind = self.name("behind")
+        returned = next(block.ops[-1] for block in blocks if "targets" not in block.ops[-1].attributes)
+        results = [self.name("y") for _ in returned.operands]
+        for value, name in zip(returned.operands, results, strict=True):
+            self._ahead.append(f"{self.element_type(value)} {name};")
+        for block in blocks[1:]:
+            for argument in block.arguments:
+                self.declare(argument)
+        lines = []
+        for block in blocks:
+            end = block.ops[-1]
+            lines += [f"{labels[block.label]}:;", *self._scalars(block)]
+            if "targets" in end.attributes:
+                lines += self._branch(end, blocks, labels.__getitem__)
+            else:
+                pairs = zip(results, end.operands, strict=True)
+                lines += [*(f"{name} = {self.number(value)};" for name, value in pairs), f"goto {behind};"]
+        return [*self._ahead, *lines, f"{behind}:;"], results
 
     def _scalar_if(self, op: Op) -> list[str]:
         lines = [line for result in op.results for line in self.declare(result)]
@@ -480,6 +502,12 @@ def _made_in(plan: Plan) -> set[Value]:
         elif isinstance(step, Alone):
             made.update(step.op.results)
     return {value for value in made if plan.end.operands.count(value) == 1}
+
+
+def _results_in(block: Block) -> Iterator[Value]:
+    for op in block.ops:
+        for one in op.walk():
+            yield from one.results
 
 
 def _label(label: str) -> str:

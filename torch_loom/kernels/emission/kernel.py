@@ -69,6 +69,10 @@ class KernelText:
         self._origins: dict[FunctionText, Origins] = {}
         self._written: set[int] = set()
         self.checks: Counter[str] = Counter()
+        self.has_assembly = False
+        self.has_libdevice = any(
+            op.name == "tt.extern_elementwise" for one in module.functions for op in one.walk()
+        )
 
     def emitted(self) -> Emitted:
         bodies = [self._function(one) for one in self.functions.values() if one is not self.kernel]
@@ -82,7 +86,7 @@ class KernelText:
         ]
         lines = [
             *(["#define LOOM_WATCHED"] if self.is_watched else []),
-            prelude(),
+            prelude(has_assembly=self.has_assembly, has_libdevice=self.has_libdevice),
             "namespace loom {",
             "namespace {",
             "const Site sites[] = {",
@@ -121,7 +125,16 @@ class KernelText:
         argument = self._pointers()[number].name if number >= 0 else ""
         if is_write and number >= 0:
             self._written.add(number)
-        key = ("writes" if is_write else "reads", str(op.place), argument, number)
+        return self._site("writes" if is_write else "reads", op, argument, number)
+
+    def site_of_assembly(self, op: Op, *, is_write: bool) -> str:
+        """Return C++ of the record of an access by inline assembly: its address may be any argument's."""
+        if is_write:
+            self._written.update(range(len(self._pointers())))
+        return self._site("writes" if is_write else "reads", op, "", -1)
+
+    def _site(self, what: str, op: Op, argument: str, number: int) -> str:
+        key = (what, str(op.place), argument, number)
         return f"sites[{self._sites.setdefault(key, len(self._sites))}]"
 
     def argument(self, function: FunctionText, op: Op) -> int:
@@ -232,10 +245,11 @@ def _identifier(name: str) -> str:
 
 
 @functools.cache
-def prelude() -> str:
-    """Return the text of the headers that every kernel begins with."""
+def prelude(*, has_assembly: bool, has_libdevice: bool) -> str:
+    """Return the text of the headers that a kernel begins with."""
     folder = Path(__file__).parent / "cpp"
-    texts = [(folder / name).read_text(encoding="utf-8") for name in _HEADERS]
+    names = [*_HEADERS, *["assembly.h"] * has_assembly, *["libdevice.h"] * has_libdevice]
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     lines = [
         line
         for text in texts

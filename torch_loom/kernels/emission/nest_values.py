@@ -141,8 +141,6 @@ class NestValues:
         return self._line(kind, elements.expression(op, arguments), depth)
 
     def _mapped(self, op: Op, value: Value, arguments: list[str], depth: int) -> str:
-        if op.attributes.get("pack", 1) != 1:
-            raise elements.refused(op, "tl.map_elementwise with pack > 1")
         lines, results = self.function.combined(op.regions[0], arguments)
         self._lines(depth).extend(lines)
         return results[op.results.index(value)]

@@ -71,7 +71,23 @@ def simple_combination(op: Op) -> str | None:
 
 
 def runs_alone(op: Op) -> bool:
-    return op.name in ALONE or (op.name == "tt.reduce" and simple_combination(op) is None)
+    is_own = op.name == "tt.reduce" and simple_combination(op) is None
+    return op.name in ALONE or is_own or is_in_groups(op)
+
+
+def is_in_groups(op: Op) -> bool:
+    """Whether a function of the program's is called for groups of elements of a block, or has effects."""
+    if not any(isinstance(value.type, Tensor) for value in (*op.operands, *op.results)):
+        return False
+    if op.name == "tt.map_elementwise":
+        return int(op.attributes.get("pack", 1)) != 1
+    is_assembly = op.name == "tt.elementwise_inline_asm"
+    return is_assembly and (int(op.attributes.get("packed_element", 1)) != 1 or has_effects(op))
+
+
+def has_effects(op: Op) -> bool:
+    """Whether inline assembly may touch memory."""
+    return op.name == "tt.elementwise_inline_asm" and not op.attributes.get("pure")
 
 
 def weight(op: Op) -> int:

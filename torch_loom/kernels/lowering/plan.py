@@ -194,7 +194,7 @@ class _Planner:
                     level = max(level, levels[maker])
                 else:
                     level = max(level, levels[maker] + 1)
-            is_ordered = op.name in kinds.ORDERED
+            is_ordered = op.name in kinds.ORDERED or kinds.has_effects(op)
             if op.name in kinds.LOADS or op.name in kinds.STORES or is_ordered:
                 for other in stores:
                     joins = op.name in kinds.STORES and other.name in kinds.STORES

@@ -1,0 +1,186 @@
+// What instructions of PTX do that C++ has no operator for. Only kernels with inline assembly have it.
+#pragma once
+
+#include <time.h>
+
+#include "functions.h"
+
+namespace loom {
+
+inline uint64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Parts of a register, the first one in its lowest bits.
+template <typename T, typename R>
+inline T part_of(R value, int number) {
+  return from_register<T>(static_cast<uint64_t>(value) >> (number * sizeof(T) * 8));
+}
+template <typename R, typename T>
+inline void set_part(R& value, int number, T part) {
+  uint64_t bits = 0;
+  memcpy(&bits, &part, sizeof part);
+  value = static_cast<R>(value | bits << (number * sizeof(T) * 8));
+}
+
+// Four bits, which have no infinity and no NaN; two are a byte.
+struct e2m1 {
+  uint8_t bits;
+  e2m1() = default;
+  explicit e2m1(float value) {
+    constexpr float middles[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.f};
+    const float magnitude = value != value ? 6.f : fabsf(value);
+    int code = 0;
+    // Ties go to the code that is even.
+    for (int i = 0; i < 7; ++i) code += i % 2 == 0 ? magnitude > middles[i] : magnitude >= middles[i];
+    bits = static_cast<uint8_t>(code | (value == value && std::signbit(value) ? 8 : 0));
+  }
+  operator float() const {
+    constexpr float magnitudes[8] = {0.f, 0.5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f};
+    return bits & 8 ? -magnitudes[bits & 7] : magnitudes[bits & 7];
+  }
+};
+// A power of two; conversions round up.
+struct ue8m0 {
+  uint8_t bits;
+  ue8m0() = default;
+  explicit ue8m0(float value) {
+    const uint32_t all = bits_as<uint32_t>(value) & 0x7fffffffu;
+    uint32_t up = (all >> 23) + ((all & 0x7fffffu) != 0);
+    if (all != 0 && all < 0x400000u) up = 0;
+    bits = static_cast<uint8_t>(all > 0x7f800000u ? 255u : up > 254u ? 254u : up);
+  }
+  operator float() const { return bits == 255 ? NAN : ldexpf(1.f, bits - 127); }
+};
+
+template <typename E, typename R>
+inline E half_of(R pair, int number) {
+  E element;
+  if constexpr (std::is_same_v<E, e2m1>) {
+    element.bits = static_cast<uint8_t>(pair >> (number * 4) & 15);
+  } else {
+    element = part_of<E>(pair, number);
+  }
+  return element;
+}
+template <typename R, typename E>
+inline R paired(E lower, E upper) {
+  if constexpr (std::is_same_v<E, e2m1>) return static_cast<R>(lower.bits | upper.bits << 4);
+  R result{};
+  set_part(result, 0, lower);
+  set_part(result, 1, upper);
+  return result;
+}
+template <typename E, typename R, typename Function, typename... Pairs>
+inline R in_pairs(Function function, Pairs... pairs) {
+  return paired<R>(function(half_of<E>(pairs, 0)...), function(half_of<E>(pairs, 1)...));
+}
+template <typename E, typename R, bool is_down>
+inline R pair_of(float lower, float upper) {
+  if constexpr (is_down && !std::is_same_v<E, ue8m0> && !std::is_same_v<E, e2m1>)
+    return paired<R>(rounded_down<E>(lower), rounded_down<E>(upper));
+  return paired<R>(E(lower), E(upper));
+}
+template <typename E, typename R, typename From, typename S>
+inline R pair_converted(S pair) {
+  return pair_of<E, R, false>(half_of<From>(pair, 0), half_of<From>(pair, 1));
+}
+
+template <typename T>
+inline T kept_in_unit(T value) {
+  const float wide = static_cast<float>(value);
+  return T(wide != wide || wide < 0.f ? 0.f : wide > 1.f ? 1.f : wide);
+}
+template <typename T, typename F>
+inline T whole_in_range(F value) {
+  using Wide = __int128;
+  const Wide low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max(), wide = value;
+  return static_cast<T>(wide < low ? low : wide > high ? high : wide);
+}
+template <typename F>
+inline F with_signs(F magnitude, F a, F b) {
+  return magnitude != magnitude ? magnitude : std::signbit(a) != std::signbit(b) ? -magnitude : magnitude;
+}
+
+template <typename T>
+inline T high_half(T a, T b) {
+  return static_cast<T>(static_cast<__int128>(a) * static_cast<__int128>(b) >> (sizeof(T) * 8));
+}
+inline uint32_t low_24(uint32_t value) { return value & 0xffffffu; }
+inline int32_t low_24(int32_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value) << 8) >> 8; }
+template <typename T>
+inline uint32_t leading_zeros(T value) {
+  const auto bits = static_cast<std::make_unsigned_t<T>>(value);
+  return bits == 0 ? sizeof(T) * 8 : static_cast<uint32_t>(__builtin_clzll(bits)) - (64 - sizeof(T) * 8);
+}
+template <typename T>
+inline T reversed_bits(T value) {
+  T result{};
+  for (unsigned i = 0; i < sizeof(T) * 8; ++i)
+    result = static_cast<T>(result | (value >> i & 1) << (sizeof(T) * 8 - 1 - i));
+  return result;
+}
+// Each digit of `chosen` names a byte of the two words; with the highest bit of the digit, its sign.
+inline uint32_t permuted_bytes(uint32_t a, uint32_t b, uint32_t chosen) {
+  const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t digit = chosen >> (i * 4) & 15u;
+    uint32_t byte = static_cast<uint32_t>(both >> ((digit & 7u) * 8)) & 0xffu;
+    if (digit & 8u) byte = byte & 0x80u ? 0xffu : 0u;
+    result |= byte << (i * 8);
+  }
+  return result;
+}
+// The table has a bit for each combination of the three bits, the first one's the highest of its number.
+inline uint32_t logic_of_3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+  uint32_t result = 0;
+  for (uint32_t i = 0; i < 8; ++i)
+    if (table >> i & 1u) result |= (i & 4u ? a : ~a) & (i & 2u ? b : ~b) & (i & 1u ? c : ~c);
+  return result;
+}
+template <typename T>
+inline T bits_extracted(T value, uint32_t at, uint32_t count) {
+  constexpr uint32_t bits = sizeof(T) * 8;
+  at &= 0xffu;
+  count &= 0xffu;
+  if (count == 0) return 0;
+  const bool is_signed = std::is_signed_v<T>;
+  const uint32_t last = at + count - 1 < bits - 1 ? at + count - 1 : bits - 1;
+  const bool sign = is_signed && (static_cast<uint64_t>(value) >> last & 1u);
+  T result = 0;
+  for (uint32_t i = 0; i < bits; ++i) {
+    const bool bit = i < count && at + i < bits ? static_cast<uint64_t>(value) >> (at + i) & 1u : sign;
+    result = static_cast<T>(result | static_cast<T>(static_cast<uint64_t>(bit) << i));
+  }
+  return result;
+}
+template <typename T>
+inline T bits_inserted(T value, T into, uint32_t at, uint32_t count) {
+  constexpr uint32_t bits = sizeof(T) * 8;
+  at &= 0xffu;
+  count &= 0xffu;
+  for (uint32_t i = 0; i < count && at + i < bits; ++i) {
+    const T bit = static_cast<T>(T{1} << (at + i));
+    into = static_cast<T>(value >> i & 1 ? into | bit : into & ~bit);
+  }
+  return into;
+}
+// The second word in front of the first.
+inline uint32_t funnel_left(uint32_t low, uint32_t high, uint32_t count) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) << count >> 32);
+}
+inline uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t count) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> count);
+}
+template <typename T>
+inline T product_of_bytes(T a, T b, T sum) {
+  using Byte = std::conditional_t<std::is_signed_v<T>, int8_t, uint8_t>;
+  for (int i = 0; i < 4; ++i)
+    sum += static_cast<T>(part_of<Byte>(a, i)) * static_cast<T>(part_of<Byte>(b, i));
+  return sum;
+}
+
+}  // namespace loom
