@@ -15,7 +15,6 @@ namespace loom::cuda_cpp {
 namespace {
 
 constexpr size_t kPerSlab = 32;
-constexpr size_t kGuardBytes = 4096;
 
 }  // namespace
 
@@ -128,7 +127,7 @@ void Fiber::restart(void (*entry)()) {
 #endif
 
 FiberPool::~FiberPool() {
-  for (char* slab : slabs_) munmap(slab, kPerSlab * (Fiber::kStackBytes + kGuardBytes));
+  for (char* slab : slabs_) munmap(slab, kPerSlab * (Fiber::kStackBytes + Fiber::kGuardBytes));
 }
 
 Fiber* FiberPool::take() {
@@ -145,7 +144,7 @@ void FiberPool::take_back(const std::vector<Fiber*>& fibers) {
 }
 
 void FiberPool::grow() {
-  constexpr size_t each = Fiber::kStackBytes + kGuardBytes;
+  constexpr size_t each = Fiber::kStackBytes + Fiber::kGuardBytes;
   void* const memory = mmap(nullptr, kPerSlab * each, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -153,10 +152,10 @@ void FiberPool::grow() {
   slabs_.push_back(slab);
   for (size_t i = 0; i < kPerSlab; ++i) {
     char* const guard = slab + i * each;
-    mprotect(guard, kGuardBytes, PROT_NONE);
+    mprotect(guard, Fiber::kGuardBytes, PROT_NONE);
     // Multiples of 64, in the first page from the top.
     const size_t color = (all_.size() * 320) % 3840 / 64 * 64;
-    all_.push_back(std::make_unique<Fiber>(guard + kGuardBytes, color));
+    all_.push_back(std::make_unique<Fiber>(guard + Fiber::kGuardBytes, color));
     idle_.push_back(all_.back().get());
   }
 }

@@ -16,7 +16,9 @@ using StackPointer = void*;
 class Fiber {
  public:
   // Bytes of a stack; the operating system commits a page of it when it is touched.
-  static constexpr size_t kStackBytes = size_t{256} << 10;
+  static constexpr size_t kStackBytes = size_t{1} << 20;
+  // Below it, and faults.
+  static constexpr size_t kGuardBytes = 4096;
 
   explicit Fiber(char* stack, size_t color) : stack_(stack), color_(color) {}
   // The next switch to it calls `entry`. What was on the stack is forgotten.
@@ -25,6 +27,12 @@ class Fiber {
     const auto first = reinterpret_cast<uintptr_t>(stack_);
     return address >= first && address < first + kStackBytes;
   }
+
+  bool has_guard_at(uintptr_t address) const noexcept {
+    const auto first = reinterpret_cast<uintptr_t>(stack_);
+    return address < first && address >= first - kGuardBytes;
+  }
+  uintptr_t top() const noexcept { return reinterpret_cast<uintptr_t>(stack_) + kStackBytes; }
 
   StackPointer pointer = nullptr;
   unsigned thread = 0;    // of the block; the one that runs on it or waits

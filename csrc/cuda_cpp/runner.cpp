@@ -67,6 +67,7 @@ void Runner::run(GridRun& grid) {
   std::copy(kernel.block, kernel.block + 3, block);
   num_threads = block[0] * block[1] * block[2];
   active_runner = this;
+  handle_faults();
   prepare_shared();
   while (next_block()) {
     start(/*is_first=*/true);
@@ -164,6 +165,14 @@ void Runner::fail(int error, const std::string& what) {
   StackPointer left = nullptr;
   switch_stack(left, scheduler_);
   std::terminate();  // not reached: nothing switches back
+}
+
+void Runner::fail_without_stack() {
+  fail(kLaunchFailure,
+       "more than the " + std::to_string(Fiber::kStackBytes >> 10) +
+           " KiB of stack that a thread has, for its own variables and the functions that it calls, "
+           "in " +
+           position());
 }
 
 std::string Runner::position() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_cpp/faults.h"
 #include "cuda_cpp/fiber.h"
 #include "loom_cuda/engine.h"
 
@@ -73,6 +74,11 @@ class Runner : public loom_cuda_runner {
   unsigned active_lanes(unsigned thread);
   void grid_barrier();
   [[noreturn]] void fail(int error, const std::string& what);
+  // Where the stack of the thread that runs begins, if there is none left at an address; else 0.
+  uintptr_t stack_used_up_at(uintptr_t address) const noexcept {
+    return current_ != nullptr && current_->has_guard_at(address) ? current_->top() : 0;
+  }
+  [[noreturn]] void fail_without_stack();
 
   GridRun& grid_run() const noexcept { return *grid_; }
   // "block (0, 0, 0), thread (1, 0, 0)"
@@ -126,6 +132,7 @@ class Runner : public loom_cuda_runner {
   std::string waiting_threads() const;
 
   GridRun* grid_ = nullptr;
+  SignalStack signal_stack_;
   FiberPool pool_;
   std::vector<Fiber*> taken_;  // in use, or in use in this block
   std::vector<char> shared_memory_;

@@ -129,6 +129,25 @@ def test_asserts_traps_and_divisions() -> None:
     assert y.tolist() == [-8] * 8
 
 
+def test_the_smallest_number_divided_by_minus_one_is_itself() -> None:
+    x, y = torch.zeros(1, device="loom"), torch.zeros(8, dtype=torch.int32, device="loom")
+    kernel("divides_smallest")((1,), (2,), (x, y, -1))
+    assert y.tolist() == [-(2**31), 0, -(2**31), -7] * 2
+
+
+@pytest.mark.parametrize(("name", "thread"), [("recurses", 3), ("keeps_much", 0)])
+def test_a_stack_that_is_used_up(name: str, thread: int) -> None:
+    x, y = torch.ones(8, device="loom"), torch.zeros(8, device="loom")
+    for _ in range(2):
+        with pytest.raises(
+            torch.AcceleratorError,
+            match=rf"(?s)unspecified launch failure\n{name}.*1024 KiB of stack.*thread \({thread}, 0, 0\)",
+        ):
+            kernel(name)((1,), (8,), (x, y, 1 << 20))
+    kernel("recurses")((1,), (8,), (x, y, 100))
+    assert y.tolist()[4:] == [1] * 4
+
+
 def test_printf(capfd: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(4, device="loom")
     kernel("prints")((2,), (4,), (x, x, 7))

@@ -83,6 +83,8 @@ _COMPILE = (
     "-fno-semantic-interposition",
     # Static variables of templates are each library's own.
     "-fno-gnu-unique",
+    # A stack that is used up faults below it, and not in another one.
+    "-fstack-clash-protection",
     "-fsanitize=integer-divide-by-zero",
     "-fno-sanitize-recover=integer-divide-by-zero",
 )

@@ -48,6 +48,32 @@ __global__ void divides(const float* x, float* y, int n) {
   y[threadIdx.x] = 8 / (n - 2);  // divides
 }
 
+__global__ void divides_smallest(const float* x, int* y, int n) {
+  const int smallest = -2147483647 - 1;
+  const long long wide = -9223372036854775807LL - 1;
+  y[threadIdx.x * 4] = (smallest + int(x[0])) / n;
+  y[threadIdx.x * 4 + 1] = (smallest + int(x[0])) % n;
+  y[threadIdx.x * 4 + 2] = int((wide + int(x[0])) / n >> 32);
+  y[threadIdx.x * 4 + 3] = (7 + int(x[0])) / n;
+}
+
+__device__ __noinline__ float deeper(float* kept, int n) {
+  volatile float own[256];
+  own[n & 255] = kept[0];
+  return n == 0 ? own[0] : deeper(kept, n - 1) + own[n & 255];
+}
+
+__global__ void recurses(const float* x, float* y, int n) {
+  if (threadIdx.x == 2) __syncthreads();
+  y[threadIdx.x] = threadIdx.x == 3 ? deeper(y, n) : 1;
+}
+
+__global__ void keeps_much(const float* x, float* y, int n) {
+  volatile float own[1 << 20];
+  for (int i = 0; i < n; ++i) own[i] = x[0];
+  y[threadIdx.x] = own[n - 1];
+}
+
 __global__ void prints(const float* x, float* y, int n) {
   if (threadIdx.x == 0) printf("n is %d\n", n);
 }

@@ -1,0 +1,142 @@
+#include "cuda_cpp/faults.h"
+
+#include <ucontext.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "cuda_cpp/runner.h"
+
+namespace loom::cuda_cpp {
+
+namespace {
+
+constexpr size_t kStackBytes = size_t{64} << 10;
+
+struct sigaction before_fault, before_division;
+
+#if defined(__x86_64__)
+
+// The length of a signed division's instruction, with its operand; 0: it is something else (Intel's manual,
+// volume 2, chapter 2: prefix, opcode, ModRM, SIB, displacement).
+size_t division_bytes(const uint8_t* code, bool& is_wide) {
+  size_t at = 0;
+  is_wide = (code[at] & 0xf8) == 0x48;
+  if ((code[at] & 0xf0) == 0x40) ++at;
+  if (code[at++] != 0xf7) return 0;
+  const uint8_t form = code[at++];
+  constexpr uint8_t kSigned = 7;
+  if ((form >> 3 & 7) != kSigned) return 0;
+  const unsigned mode = form >> 6, operand = form & 7;
+  if (mode == 3) return at;
+  size_t displacement = mode == 1 ? 1 : mode == 2 ? 4 : 0;
+  if (mode == 0 && operand == 5) displacement = 4;
+  if (operand == 4) {
+    if (mode == 0 && (code[at] & 7) == 5) displacement = 4;
+    ++at;
+  }
+  return at + displacement;
+}
+
+// The smallest number divided by -1 is itself, and nothing is left: so a GPU computes. Division by zero is
+// checked where it is compiled.
+bool has_value(ucontext_t& context) {
+  auto& registers = context.uc_mcontext.gregs;
+  bool is_wide = false;
+  const size_t bytes = division_bytes(reinterpret_cast<const uint8_t*>(registers[REG_RIP]), is_wide);
+  const auto low = static_cast<uint64_t>(registers[REG_RAX]),
+             high = static_cast<uint64_t>(registers[REG_RDX]);
+  const bool is_smallest = is_wide
+                               ? low == uint64_t{1} << 63 && high == ~uint64_t{0}
+                               : static_cast<uint32_t>(low) == 1U << 31 && static_cast<uint32_t>(high) == ~0U;
+  if (bytes == 0 || !is_smallest) return false;
+  registers[REG_RDX] = 0;
+  registers[REG_RIP] += static_cast<greg_t>(bytes);
+  return true;
+}
+
+void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
+  context.uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(function);
+  context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(stack - 8);  // as at the call of a function
+}
+
+#elif defined(__aarch64__)
+
+bool has_value(ucontext_t&) { return false; }  // no division stops it
+
+void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
+  context.uc_mcontext.pc = reinterpret_cast<uintptr_t>(function);
+  context.uc_mcontext.sp = stack;
+}
+
+#endif
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+void hand_on(const struct sigaction& before, int number, siginfo_t* info, void* context) {
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(number, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(number);
+  } else {
+    std::signal(number, SIG_DFL);  // the instruction is tried again
+  }
+}
+
+void on_division(int number, siginfo_t* info, void* context) {
+  if (Runner::active() != nullptr && has_value(*static_cast<ucontext_t*>(context))) return;
+  hand_on(before_division, number, info, context);
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  Runner* const runner = Runner::active();
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  const uintptr_t stack = runner == nullptr ? 0 : runner->stack_used_up_at(address);
+  if (stack == 0) return hand_on(before_fault, number, info, context);
+  // What was on the stack is of no use any more.
+  go_on_at(*static_cast<ucontext_t*>(context), [] { Runner::active()->fail_without_stack(); }, stack);
+}
+
+void install(int number, void (*handler)(int, siginfo_t*, void*), struct sigaction& before) {
+  struct sigaction own = {};
+  sigemptyset(&own.sa_mask);
+  own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  own.sa_sigaction = handler;
+  sigaction(number, &own, &before);
+}
+
+#endif
+
+}  // namespace
+
+SignalStack::SignalStack() {
+  stack_t known = {};
+  if (sigaltstack(nullptr, &known) != 0 || (known.ss_flags & SS_DISABLE) == 0) return;
+  memory_ = std::make_unique<char[]>(kStackBytes);
+  stack_t own = {};
+  own.ss_sp = memory_.get();
+  own.ss_size = kStackBytes;
+  sigaltstack(&own, nullptr);
+}
+
+SignalStack::~SignalStack() {
+  stack_t known = {};
+  if (memory_ == nullptr || sigaltstack(nullptr, &known) != 0 || known.ss_sp != memory_.get()) return;
+  known = {};
+  known.ss_flags = SS_DISABLE;
+  sigaltstack(&known, nullptr);
+}
+
+void handle_faults() {
+#if defined(__x86_64__) || defined(__aarch64__)
+  static std::once_flag once;
+  std::call_once(once, [] {
+    install(SIGFPE, &on_division, before_division);
+    install(SIGSEGV, &on_fault, before_fault);
+  });
+#endif
+}
+
+}  // namespace loom::cuda_cpp
