@@ -44,24 +44,26 @@ class Emitted:
     checks: dict[str, int]
 
 
-def emit(module: Module, *, is_watched: bool = False) -> Emitted:
+def emit(module: Module, *, is_watched: bool = False, num_threads: int = 128) -> Emitted:
     """Return the C++ of a kernel.
 
     Args:
         module: the kernel and what it calls.
+        num_threads: how many a GPU has for a program; each of them prints.
         is_watched: report each access to the sanitizer, and look for offsets that wrap around.
 
     Raises:
         UnsupportedKernelError: an op or a type in it is not compiled; the message names its line.
     """
-    return KernelText(module, is_watched=is_watched).emitted()
+    return KernelText(module, is_watched=is_watched, num_threads=num_threads).emitted()
 
 
 class KernelText:
     """The text of a kernel and what its functions share."""
 
-    def __init__(self, module: Module, *, is_watched: bool = False) -> None:
+    def __init__(self, module: Module, *, is_watched: bool, num_threads: int) -> None:
         self.is_watched = is_watched
+        self.num_threads = num_threads
         self.functions = {one.function.name: one for one in lower(module)}
         self.kernel = self.functions[module.kernel.name]
         self._blocks = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
 from torch_loom.kernels.emission.types import cpp_type, unsigned
+from torch_loom.kernels.lowering.plan import loop_shape
 from torch_loom.kernels.ttir.model import Op, Pointer, Scalar, element_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def ordered(
         has_wrapped: C++ of whether its address has wrapped around; "": it has not.
     """
     if op.name == "tt.print":
-        return _print(op, arguments, place), ""
+        return _print(function, op, arguments, place), ""
     if op.name == "tt.assert":
         message = quoted(op.attributes.get("message") or (op.attributes.get("strings") or [""])[0])
         where = quoted(str(op.place))
@@ -83,22 +84,26 @@ def _word(kind: str) -> str:
     return f"uint{sizes.get(kind, 32)}_t"
 
 
-def _print(op: Op, arguments: list[str], place: list[str]) -> list[str]:
+def _print(function: FunctionText, op: Op, arguments: list[str], place: list[str]) -> list[str]:
     prefix = op.attributes.get("prefix") or (op.attributes.get("strings") or [""])[0]
     is_hex = bool(op.attributes.get("hex"))
     signs = op.attributes.get("isSigned", [])
-    where = ", ".join(["%d"] * len(place))
-    head = "pid (%d, %d, %d) idx (" + where + ")"
+    # Indices are as wide as the last one.
+    widths = [len(str(size - 1)) for size in loop_shape(op)]
+    where = ", ".join(f"%{width}d" for width in widths)
     fixed = ", ".join(["program.id[0], program.id[1], program.id[2]", *(f"int({one})" for one in place)])
+    # What is no block, each thread of a GPU prints.
+    each = "" if place else f"for (int thread = 0; thread < {function.kernel.num_threads}; ++thread) "
     if not arguments:
-        return [f'printf("{head}%s\\n", {fixed}, {quoted(prefix)});']
+        return [f'{each}printf("pid (%d, %d, %d)%s\\n", {fixed}, {quoted(prefix)});']
     lines = []
     for number, (argument, value) in enumerate(zip(arguments, op.operands, strict=True)):
         element = element_of(value.type)
         is_signed = number >= len(signs) or bool(signs[number])
         form, shown = _shown(argument, element, is_hex=is_hex, is_signed=is_signed)
-        operand = f" (operand {number})" if len(arguments) > 1 else ""
-        lines.append(f'printf("{head}%s{operand} {form}\\n", {fixed}, {quoted(prefix)}, {shown});')
+        operand = f"(operand {number}) " if len(arguments) > 1 else ""
+        head = f"pid (%d, %d, %d) idx ({where})%s{operand}{form}\\n"
+        lines.append(f'{each}printf("{head}", {fixed}, {quoted(prefix)}, {shown});')
     return lines
 
 

@@ -48,11 +48,6 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
         manager = ir.pass_manager(module.context)
         manager.enable_debug()
         passes.common.add_inliner(manager)
-        # Blocks of tensors in memory become blocks of addresses.
-        for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
-            rewrite = getattr(passes.ttir, name, None)
-            if rewrite is not None:
-                rewrite(manager)
         passes.common.add_canonicalizer(manager)
         passes.ttir.add_combine(manager)
         passes.ttir.add_reorder_broadcast(manager)
@@ -64,8 +59,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
 
     def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
         is_watched = config.watches_kernels()
-        known = read(str(module))
-        emitted = emit(known, is_watched=is_watched)
+        known = read(str(_with_addresses(module)))
+        emitted = emit(known, is_watched=is_watched, num_threads=32 * options.num_warps)
         metadata["name"] = emitted.name
         for key, value in _NO_GPU.items():
             metadata[key] = value
@@ -102,7 +97,7 @@ def made_for_gpu(asm: Any, key: str) -> str | bytes:
     ir.load_dialects(context)
     backend.load_dialects(context)
     with tempfile.NamedTemporaryFile("w", suffix=".ttir") as file:
-        file.write(asm["source"])
+        file.write(asm["source"] if "source" in asm else asm["ttir"])
         file.flush()
         module = ir.parse_mlir_module(file.name, context)
     module.context = context
@@ -126,6 +121,25 @@ _NO_GPU = {
     "profile_scratch_align": 1,
     "tensordesc_meta": None,
 }
+
+
+def _with_addresses(module: Any) -> Any:
+    """Make blocks of tensors in memory, which block pointers and descriptors name, blocks of addresses."""
+    text = str(module)
+    if "!tt.tensordesc" not in text and "tt.make_tensor_ptr" not in text:
+        return module
+    manager = ir.pass_manager(module.context)
+    manager.enable_debug()
+    for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
+        rewrite = getattr(passes.ttir, name, None)
+        if rewrite is not None:
+            rewrite(manager)
+    passes.common.add_canonicalizer(manager)
+    passes.ttir.add_combine(manager)
+    passes.ttir.add_reorder_broadcast(manager)
+    passes.common.add_cse(manager)
+    _run(manager, module, "make_cpp")
+    return module
 
 
 def _run(manager: Any, module: Any, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,8 @@ def _replace_backend(name: str, chip_of: Callable[[int], Chip]) -> None:
 
 def _time_no_choices() -> None:
     # All choices have the same result: with equal times Triton takes the first that the program's own pruning
-    # leaves, and the others are never compiled. The cost model needs their intermediate code.
+    # leaves and that a GPU could launch; those behind it are never compiled. The cost model needs the
+    # intermediate code of all.
     autotuner: Any = sys.modules["triton.runtime.autotuner"]
 
     def bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
@@ -71,10 +73,36 @@ def _time_no_choices() -> None:
                 f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define "
                 "auto-tuned symbols."
             )
-        seconds = 0.0
         if loom_config.autotunes_by_model():
             forecast = importlib.import_module("torch_loom.kernels.triton.forecast")
-            seconds = forecast.seconds_of_choice(self, args, config, meta)
-        return [seconds] * 3  # the quantiles that Triton asks for
+            return [forecast.seconds_of_choice(self, args, config, meta)] * 3  # the quantiles asked for
+        # `nargs` is a new one for each choice among configurations.
+        if getattr(self, "_loom_has_chosen_for", None) is not self.nargs:
+            if not _can_launch(self, args, config, meta):
+                return [math.inf] * 3
+            self._loom_has_chosen_for = self.nargs
+        return [0.0] * 3
 
     CUDA_NAME.put(autotuner.Autotuner, _bench=bench)
+
+
+def _can_launch(tuner: Any, arguments: tuple[Any, ...], config: Any, meta: dict[str, Any]) -> bool:
+    """Whether a kernel can be compiled with a configuration; the program's hooks see why not."""
+    errors = importlib.import_module("triton.compiler.errors")
+    resources = importlib.import_module("triton.runtime.errors").OutOfResources
+    current = {**meta, **config.all_kwargs()}
+    try:
+        threads = 32 * (current.get("num_warps") or 4)
+        if threads > _MAX_THREADS:
+            raise resources(threads, _MAX_THREADS, "threads")
+        # Makes its text and does not compile it for the host.
+        tuner.fn.run(*arguments, **{**current, "warmup": True})
+    except (errors.CompileTimeAssertionFailure, resources) as error:
+        named = {**tuner.nargs, **current}
+        tuner.pre_hook(named)
+        tuner.post_hook(named, exception=error)
+        return False
+    return True
+
+
+_MAX_THREADS = 1024

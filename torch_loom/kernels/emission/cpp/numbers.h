@@ -129,43 +129,46 @@ struct f8 {
   explicit f8(T value) : bits(rounded(static_cast<float>(value))) {}
 
   operator float() const {
-    const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
-    const int mantissa = bits & ((1 << mantissa_bits) - 1);
-    const float sign = bits & 0x80 ? -1.f : 1.f;
-    if (kind == Kind::kIeee && exponent == (1 << exponent_bits) - 1)
-      return mantissa == 0 ? sign * INFINITY : NAN;
-    if (kind == Kind::kFinite && (bits & 0x7f) == 0x7f) return NAN;
-    if (kind == Kind::kUnsigned0 && bits == 0x80) return NAN;
-    if (exponent == 0) return sign * ldexpf(static_cast<float>(mantissa), 1 - bias - mantissa_bits);
-    return sign *
-           ldexpf(static_cast<float>(mantissa + (1 << mantissa_bits)), exponent - bias - mantissa_bits);
+    const uint32_t magnitude = bits & 0x7fu;
+    // A multiplication moves the exponent, of subnormal numbers too.
+    constexpr uint32_t moving = static_cast<uint32_t>(254 - bias) << 23;
+    uint32_t found = bits_as<uint32_t>(bits_as<float>(magnitude << shift) * bits_as<float>(moving));
+    constexpr uint32_t nan = 0x7fc00000u;
+    if (kind == Kind::kIeee) found = magnitude > infinity ? nan : magnitude == infinity ? 0x7f800000u : found;
+    if (kind == Kind::kFinite) found = magnitude == 0x7fu ? nan : found;
+    if (kind == Kind::kUnsigned0) found = bits == 0x80u ? nan : found;
+    return bits_as<float>(found | static_cast<uint32_t>(bits & 0x80u) << 24);
   }
 
-  static constexpr int highest() {
-    if (kind == Kind::kIeee) return ((((1 << exponent_bits) - 1) << mantissa_bits) - 1);
-    return kind == Kind::kFinite ? 0x7e : 0x7f;
-  }
+  static constexpr int shift = 23 - mantissa_bits;
+  static constexpr uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+  static constexpr uint32_t highest = kind == Kind::kIeee     ? infinity - 1
+                                      : kind == Kind::kFinite ? 0x7eu
+                                                              : 0x7fu;
 
   // To nearest, ties to even; too large values become the largest, as a GPU's conversions have it.
   static uint8_t rounded(float value, bool is_down = false) {
-    const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-    if (value != value) {
-      if (kind == Kind::kIeee) return sign | 0x7f;
-      return kind == Kind::kUnsigned0 ? 0x80 : sign | 0x7f;
-    }
-    const float magnitude = fabsf(value);
-    if (kind == Kind::kIeee && magnitude > 3e38f) return sign | ((1 << exponent_bits) - 1) << mantissa_bits;
-    int exponent;
-    frexpf(magnitude, &exponent);
-    exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
-    const float scaled = magnitude > 1e9f ? 1e9f : ldexpf(magnitude, mantissa_bits - exponent);
-    const float whole = is_down ? floorf(scaled) : nearbyintf(scaled);
-    int result =
-        magnitude > 1e9f ? highest() : static_cast<int>(whole) + ((exponent + bias - 1) << mantissa_bits);
-    if (result > highest()) result = highest();
-    if (kind == Kind::kUnsigned0 && result == 0) return 0;
-    return sign | static_cast<uint8_t>(result);
+    const uint32_t all = bits_as<uint32_t>(value);
+    const uint32_t magnitude = all & 0x7fffffffu;
+    const uint32_t up = is_down ? 0 : (1u << (shift - 1)) - 1 + (magnitude >> shift & 1u);
+    const uint32_t normal = (magnitude + up - (static_cast<uint32_t>(127 - bias) << 23)) >> shift;
+    // The unit in the last place of this number is the smallest subnormal number.
+    constexpr uint32_t base = static_cast<uint32_t>(127 + 24 - bias - mantissa_bits) << 23;
+    constexpr uint32_t counting = static_cast<uint32_t>(127 - 1 + bias + mantissa_bits) << 23;
+    const float positive = bits_as<float>(magnitude);
+    const uint32_t subnormal =
+        is_down ? static_cast<uint32_t>(static_cast<int32_t>(
+                      magnitude < smallest_normal ? positive * bits_as<float>(counting) : 0.f))
+                : bits_as<uint32_t>(positive + bits_as<float>(base)) - base;
+    uint32_t result = magnitude < smallest_normal ? subnormal : normal;
+    result = result > highest ? highest : result;
+    result |= all >> 24 & 0x80u;
+    if (kind == Kind::kUnsigned0) result = result == 0x80u ? 0 : result;
+    const uint32_t nan = kind == Kind::kUnsigned0 ? 0x80u : (all >> 24 & 0x80u) | 0x7fu;
+    return static_cast<uint8_t>(magnitude > 0x7f800000u ? nan : result);
   }
+
+  static constexpr uint32_t smallest_normal = static_cast<uint32_t>(128 - bias) << 23;
 };
 
 using f8E5M2 = f8<5, 2, 15, Kind::kIeee>;
