@@ -172,30 +172,21 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
-@lru_cache(maxsize=1 << 14)
-def _plans(
-    m: int, n: int, k: int, batch: int, cores: int, name: str, least_area: float = 0.0
-) -> tuple[tuple[float, float, tuple[tuple[float, float, float, int], ...]], ...]:
-    """Return area and edge of each tile of a product, and of each way to split it waves, depth, busy, splits.
-
-    ``busy`` is the share of the cores that have a part.
-    """
-    found = []
+@lru_cache(maxsize=1 << 10)
+def _tiles(
+    name: str, least_area: float, flop_ns: float, edge_ns: float, store_ns: float, slow: float
+) -> tuple[tuple[int, int, float, float], ...]:
+    """Return rows and columns of each tile, what one step of its depth takes, and storing it."""
     plan = PLANS[name]
-    for tile_m, tile_n in plan.tiles:
-        area = tile_m * tile_n
-        if area < max(plan.least_area, least_area):
-            continue
-        ways = []
-        count = -(-m // tile_m) * -(-n // tile_n) * batch
-        for splits in plan.splits:
-            if splits > 1 and (k < plan.least_depth * splits or count * splits > 2 * cores):
-                break
-            waves, depth = -(-count * splits // cores), -(-k // splits)
-            busy = min(cores, count * splits) / cores
-            ways.append((float(waves), float(depth), busy, splits))
-        found.append((float(area), float(tile_m + tile_n), tuple(ways)))
-    return tuple(found)
+    return tuple(
+        (
+            *(tile_m, tile_n),
+            overlapped(tile_m * tile_n * flop_ns, (tile_m + tile_n) * edge_ns) * slow,
+            tile_m * tile_n * store_ns,
+        )
+        for tile_m, tile_n in plan.tiles
+        if tile_m * tile_n >= max(plan.least_area, least_area)
+    )
 
 
 def slower(kernel: Kernel, c: Coefficients) -> float:
@@ -213,25 +204,30 @@ def _tiled(
     flop_ns = 2.0 * rates.cores / (rates.flops_per_ns[kernel.dtype] * c["flop_share"])
     edge_ns = c["edge_cycles"] / rates.clock_ghz
     store_ns = kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
-    slow = slower(kernel, c)
     fill, derate, busy_share = c["fill"], c["derate"], c["busy_share"]
     pause = rates.launch_ns + c["derate_ns"]
-    outputs = kernel.m * kernel.n * kernel.batch
+    splitting, cores = PLANS[plan], rates.cores
+    m, n, k, batch = kernel.m, kernel.n, kernel.k, kernel.batch
     best = math.inf
-    plans = _plans(kernel.m, kernel.n, kernel.k, kernel.batch, rates.cores, plan, least_area)
-    for area, edge, ways in plans:
-        step = overlapped(area * flop_ns, edge * edge_ns) * slow
-        for waves, depth, busy, splits in ways:
-            compute = waves * ((depth + fill) * step + area * store_ns)
+    for tile_m, tile_n, step, store in _tiles(
+        plan, least_area, flop_ns, edge_ns, store_ns, slower(kernel, c)
+    ):
+        count = -(-m // tile_m) * -(-n // tile_n) * batch
+        for splits in splitting.splits:
+            if splits > 1 and (k < splitting.least_depth * splits or count * splits > 2 * cores):
+                break
+            parts = count * splits
+            compute = -(-parts // cores) * ((-(-k // splits) + fill) * step + store)
             if compute >= best:  # what follows only adds to it
                 continue
             # Dense work without pause draws more power than the clock's highest rate allows for.
             share = compute / (compute + pause)
             compute *= 1.0 + derate * share * share
-            # A few cores cannot ask for all that the memory can give.
+            # A few cores, those that have a part, cannot ask for all that the memory can give.
+            busy = min(cores, parts) / cores
             total = overlapped(compute, memory * max(1.0, busy_share / busy))
             if splits > 1:
-                partial = outputs * (4.0 * (splits + 1) + kernel.item_bytes)
+                partial = m * n * batch * (4.0 * (splits + 1) + kernel.item_bytes)
                 total += c["split_ns"] + partial / rates.cache_bytes_per_ns
             best = min(best, total)
     return best

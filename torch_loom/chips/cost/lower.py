@@ -38,8 +38,12 @@ def _named(function_of_file: str) -> Callable[[Op], list[Kernel]]:
 
 def lower(op: Op) -> list[Kernel]:
     """Return the kernels of an op, in the order in which they run; none for a view or an empty result."""
-    if not any(0 not in tensor.shape for tensor in op.inputs + op.outputs):
-        return []
-    is_list = op.name.startswith("_foreach_")
-    kernels = data.foreach(op) if is_list else lowering_of(family_of(op.name))(op)
-    return [kernel for kernel in kernels if kernel.launches]
+    for tensor in op.inputs + op.outputs:
+        if 0 not in tensor.shape:
+            return [kernel for kernel in _lowering_of_op(op.name)(op) if kernel.launches]
+    return []
+
+
+@cache
+def _lowering_of_op(name: str) -> Callable[[Op], list[Kernel]]:
+    return data.foreach if name.startswith("_foreach_") else lowering_of(family_of(name))

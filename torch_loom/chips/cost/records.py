@@ -70,6 +70,8 @@ class Tensor(NamedTuple):
     @property
     def is_dense(self) -> bool:
         """Whether its elements fill a block of memory without gaps or repetitions, in whatever order."""
+        if self.is_contiguous:
+            return True
         step = 1
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
             if size == 1:
@@ -83,7 +85,7 @@ class Tensor(NamedTuple):
     def is_contiguous(self) -> bool:
         """Whether its elements lie in the order of its dimensions."""
         step = 1
-        for stride, size in zip(reversed(self.strides), reversed(self.shape), strict=True):
+        for stride, size in zip(self.strides[::-1], self.shape[::-1], strict=True):
             if size != 1 and stride != step:
                 return False
             step *= size

@@ -37,11 +37,16 @@ def nothing(op: Op) -> list[Kernel]:
 
 def elementwise(op: Op) -> list[Kernel]:
     base = op.name.removesuffix("_")
-    operands = [tensor for tensor in (*op.inputs, *op.outputs) if tensor.items > 1]
-    widest = largest(op.outputs or op.inputs)
-    alike = all(
-        tensor.dtype == widest.dtype and tensor.is_dense and same_order(tensor, widest) for tensor in operands
-    )
+    operands = (*op.inputs, *op.outputs)
+    if operands.count(operands[0]) == len(operands):
+        alike = operands[0].is_dense
+    else:
+        widest = largest(op.outputs or op.inputs)
+        alike = all(
+            tensor.dtype == widest.dtype and tensor.is_dense and same_order(tensor, widest)
+            for tensor in operands
+            if tensor.items > 1
+        )
     if base == "pow" and op.attributes.get("exponent") in (2, 3, 0.5, 2.0, 3.0):
         base = "mul"
     family = "elementwise_strided" if not alike else "elementwise_heavy" if base in HEAVY else "elementwise"
