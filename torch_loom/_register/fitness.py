@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from torch_loom import config, torch_version
+from torch_loom.config import settings
 from torch_loom.errors import ExtensionError, VersionMismatchError
 
 _PACKAGE = Path(__file__).parents[1]
@@ -41,7 +42,7 @@ def check(torch: ModuleType) -> Path:
         ConfigurationError: TORCH_LOOM_ANY_TORCH has a bad value.
     """
     running = str(torch.__version__)
-    if refusal := torch_version.refusal(running, tries_any=config.tries_any_torch()):
+    if refusal := torch_version.refusal(running, tries_any=config.value(settings.ANY_TORCH)):
         raise VersionMismatchError(refusal)
     if refusal := torch_version.platform_refusal(torch_version.this_platform()):
         raise ExtensionError(refusal)

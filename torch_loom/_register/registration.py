@@ -17,6 +17,7 @@ from torch.utils.backend_registration import (
 
 from torch_loom import config, late
 from torch_loom._register import fitness, library_files, stand_in
+from torch_loom.config import settings
 from torch_loom.cuda import build_for_cuda
 from torch_loom.cuda import registration as cuda
 from torch_loom.errors import ConfigurationError
@@ -74,7 +75,7 @@ def register() -> Exception | None:
         late.after_import("torch.testing._internal.distributed.fake_pg", _plan_fake_groups)
         _register_compilers()
         importlib.import_module("torch_loom.kernels.triton.installation").install(name, _chip_of)
-        if config.matmul() == "tensor_core":
+        if config.value(settings.MATMUL) == "tensor_core":
             chip = config.resolve().chips[0]
             importlib.import_module("torch_loom.numerics.tensor_cores").TensorCores(chip).__enter__()
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_loom import config
+from torch_loom.config import settings
 from torch_loom.errors import ConfigurationError
 
 
@@ -15,7 +16,7 @@ def _autoload() -> None:
     """
     try:
         name = config.device_name()
-        if name != "cuda" and config.informs_libraries():
+        if name != "cuda" and config.value(settings.LIBRARIES):
             from torch_loom.compat import libraries
 
             libraries.register(name)

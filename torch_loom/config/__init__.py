@@ -18,16 +18,13 @@ from typing import Any, TypeVar
 from torch_loom.config import rbln
 from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.settings import (
-    ANY_TORCH,
     ASSERTS,
-    AUTOTUNE,
     CHAOS_SEED,
     CHECK_KERNELS,
     CHIP,
     CLOCK,
     COLLECTIVES,
     COMPILE_CACHE,
-    COMPILER,
     CUBLAS_WORKSPACE_CONFIG,
     CUBLASLT_UNIFIED_WORKSPACE,
     CUBLASLT_WORKSPACE_SIZE,
@@ -42,29 +39,21 @@ from torch_loom.config.settings import (
     HOST_MEMORY,
     INDUCTOR,
     KERNEL_CACHE,
-    KERNEL_CACHE_LIMIT,
     KERNEL_REPORT,
-    KERNEL_TIMEOUT,
     LAUNCH,
-    LIBRARIES,
     LOG_LEVEL,
     MACHINE,
-    MATMUL,
     MEMORY,
     MEMORY_POLICY,
-    NUMERICS,
     NVML,
     PROTECT,
-    RBLN_C10D_ASYNC,
     RBLN_DEVICE_MAP,
     RBLN_DEVICES,
-    RBLN_DIAGNOSE,
     RBLN_DISABLE_FALLBACK,
     RBLN_DUMMY_DEVICE,
     RBLN_EAGER_MALLOC,
     RBLN_LOG_LEVEL,
     RBLN_NPUS_PER_DEVICE,
-    RBLN_OFFLOAD_DIR,
     RBLN_VISIBLE_DEVICES,
     RNG,
     SANITIZER,
@@ -110,7 +99,6 @@ __all__ = [
     "checks_kernels",
     "choose_cuda",
     "compile_cache",
-    "compiler",
     "configure",
     "cuda_version",
     "cxx",
@@ -118,13 +106,10 @@ __all__ = [
     "device_name",
     "device_uuid",
     "export",
-    "informs_libraries",
     "interprets_triton",
     "is_blas_deterministic",
     "is_configured",
     "is_device_named",
-    "is_rbln_async",
-    "is_rbln_diagnosed",
     "is_rbln_dummy",
     "kernel_cache",
     "kernel_cache_refused",
@@ -133,10 +118,9 @@ __all__ = [
     "parse_size",
     "put_first",
     "raw_value",
-    "rbln_offload_folder",
     "resolve",
     "topology",
-    "tries_any_torch",
+    "value",
 ]
 
 # Variables of NCCL's watchdog. Not TORCH_NCCL_ASYNC_ERROR_HANDLING, which torchrun sets.
@@ -171,6 +155,15 @@ def describe(setting: Setting[T]) -> str:
     return describe_with(setting, _overrides)
 
 
+def value(setting: Setting[T]) -> T:
+    """Return what the environment says of a setting, else its default.
+
+    Raises:
+        ConfigurationError: its variable has a bad value.
+    """
+    return required(setting, {})
+
+
 def device_name() -> str:
     """Return the name of the device type.
 
@@ -185,33 +178,6 @@ def is_device_named() -> bool:
     return raw_value(DEVICE_NAME)[1] != "default"
 
 
-def tries_any_torch() -> bool:
-    """Return whether TORCH_LOOM_ANY_TORCH asks to try a PyTorch that is newer than those known.
-
-    Raises:
-        ConfigurationError: it has a bad value.
-    """
-    return required(ANY_TORCH, {})
-
-
-def informs_libraries() -> bool:
-    """Return whether libraries learn the name of the devices: TORCH_LOOM_LIBRARIES.
-
-    Raises:
-        ConfigurationError: it has a bad value.
-    """
-    return required(LIBRARIES, {})
-
-
-def is_rbln_diagnosed() -> bool:
-    """Return whether TORCH_RBLN_DIAGNOSE asks for a package torch_rbln that imports no torch.
-
-    Raises:
-        ConfigurationError: it has a bad value.
-    """
-    return required(RBLN_DIAGNOSE, {})
-
-
 def is_rbln_dummy() -> bool:
     """Return whether the devices are stand-ins that execute nothing: RBLN_DUMMY_DEVICE, under the name rbln.
 
@@ -219,15 +185,6 @@ def is_rbln_dummy() -> bool:
         ConfigurationError: it has a bad value.
     """
     return device_name() == rbln.NAME and required(RBLN_DUMMY_DEVICE, {})
-
-
-def is_rbln_async() -> bool:
-    """Return whether TORCH_RBLN_C10D_ASYNC has collectives of rbln-ccl run beside the program.
-
-    Raises:
-        ConfigurationError: it has a bad value.
-    """
-    return required(RBLN_C10D_ASYNC, {})
 
 
 def checks_collectives() -> bool:
@@ -245,15 +202,6 @@ def checks_collectives() -> bool:
 def topology() -> str | None:
     """Return the name or path of the cluster's description; None if TORCH_LOOM_TOPOLOGY is not set."""
     return value_of(TOPOLOGY, {})
-
-
-def rbln_offload_folder() -> Path:
-    """Return where host memory is kept in files, which may not be there.
-
-    Raises:
-        ConfigurationError: RBLN_OFFLOAD_DIR is no path.
-    """
-    return Path(required(RBLN_OFFLOAD_DIR, {}))
 
 
 def is_blas_deterministic() -> bool:
@@ -280,21 +228,6 @@ def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
     )
 
 
-def matmul() -> str:
-    """Return whose sums products have: "engine" or "tensor_core"."""
-    return required(MATMUL, {})
-
-
-def numerics() -> str:
-    """Return whose sums PyBuda's Silicon devices have: "fast" or "silicon"."""
-    return required(NUMERICS, {})
-
-
-def compiler() -> str:
-    """Return the command that compiles C++."""
-    return required(COMPILER, {})
-
-
 def checks_kernels() -> bool:
     """Return whether CUDA C++ is compiled with a check of each access."""
     return required(CHECK_KERNELS, {}) or watches_kernels()
@@ -305,19 +238,9 @@ def watches_kernels() -> bool:
     return required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
 
 
-def autotunes_by_model() -> bool:
-    """Return whether the cost model chooses among the configurations of Triton's kernels."""
-    return required(AUTOTUNE, {}) == "model"
-
-
 def generates_triton() -> bool:
     """Return whether Inductor generates Triton's kernels for the devices, as it does for a GPU."""
     return device_name() == CUDA_NAME and required(INDUCTOR, {}) == "triton"
-
-
-def kernel_timeout() -> float:
-    """Return how many seconds a launch of a Triton kernel may take; 0: any number."""
-    return required(KERNEL_TIMEOUT, {})
 
 
 def kernel_report() -> Path | None:
@@ -370,11 +293,6 @@ def kernel_cache() -> Path:
             "`chmod go-w` it"
         )
     return folder
-
-
-def kernel_cache_bytes() -> int:
-    """Return how many bytes the folder of compiled kernels may take."""
-    return required(KERNEL_CACHE_LIMIT, {})
 
 
 def kernel_cache_refused(why: str) -> ConfigurationError:

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from torch_loom import config
+from torch_loom.config import settings
 from torch_loom.errors import CompilationError
 from torch_loom.kernels import kept
 
@@ -86,7 +87,9 @@ def compiled(
     if options is None:
         options = (*_COMPILE, *_WHOLE_NUMBERS) if divides_whole_numbers else _COMPILE
     machine = features() if "-march=native" in options else platform.machine()
-    key = "\0".join((text, config.compiler(), *options, *_LINK, str(torch.__version__), machine))
+    key = "\0".join(
+        (text, config.value(settings.COMPILER), *options, *_LINK, str(torch.__version__), machine)
+    )
 
     def build(source: Path, library: Path) -> None:
         source.write_text(text, encoding="utf-8")
@@ -150,8 +153,8 @@ def _load(digest: str, build: Callable[[Path, Path], None]) -> int:
     except (OSError, AttributeError, UnicodeDecodeError) as error:
         kept.forget(path)
         raise CompilationError(
-            f"What the C++ compiler {config.compiler()!r} made cannot be loaded ({error}): name another one "
-            "in TORCH_LOOM_COMPILER"
+            f"What the C++ compiler {config.value(settings.COMPILER)!r} made cannot be loaded ({error}): "
+            "name another one in TORCH_LOOM_COMPILER"
         ) from error
 
 
@@ -187,7 +190,7 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
             raise config.kernel_cache_refused(
                 f"a kernel cannot be kept there: {error.strerror}. Free some space, or name another folder"
             ) from error
-        kept.shrink(folder, config.kernel_cache_bytes())
+        kept.shrink(folder, config.value(settings.KERNEL_CACHE_LIMIT))
 
 
 @contextlib.contextmanager
@@ -216,7 +219,7 @@ def run(arguments: list[str], result: Path, shown: str) -> None:
     Raises:
         CompilationError: it cannot be run, or refuses the source.
     """
-    compiler = config.compiler()
+    compiler = config.value(settings.COMPILER)
     try:
         done = subprocess.run(
             [compiler, *arguments], capture_output=True, text=True, errors="replace", check=False

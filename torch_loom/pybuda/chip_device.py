@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from torch_loom import config as loom_config
 from torch_loom import numerics
-from torch_loom.config import numerics as numerics_setting
+from torch_loom.config import settings
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.chips import chip_name, device_type, num_chips_available
 from torch_loom.pybuda.config import _get_global_compiler_config
@@ -84,7 +85,7 @@ class ChipDevice(Device):
             config.default_df_override or self.fp32_fallback,
             fidelity=config.default_math_fidelity,
             accumulate=config.default_accumulate_df,
-            mode=numerics_setting(),
+            mode=loom_config.value(settings.NUMERICS),
             chip=self.chip,
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from torch_loom import config, distributed
+from torch_loom.config import settings
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
 BACKEND = "rbln-ccl"
@@ -55,7 +56,7 @@ def _group_type() -> Any:
             on_host, on_devices = (c10d.PrefixStore(name, store) for name in ("host", "devices"))
             self._gloo = c10d.ProcessGroupGloo(on_host, rank, size, timeout=timeout)
             self._devices = distributed.make(on_devices, rank, size, timeout, BACKEND)
-            self._is_async = config.is_rbln_async()
+            self._is_async = config.value(settings.RBLN_C10D_ASYNC)
 
         def getBackendName(self) -> str:  # noqa: N802 (PyTorch's name)
             """Return ``"rbln-ccl"``."""

@@ -9,8 +9,10 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from torch_loom import _C, config
+from torch_loom.config import settings
 from torch_loom.errors import ConfigurationError
 
 
@@ -38,7 +40,7 @@ class _Folder:
     def _made(self) -> str:
         # A child that was forked has a folder of its own.
         if self._path is None or self._process != os.getpid():
-            parent = config.rbln_offload_folder()
+            parent = Path(config.value(settings.RBLN_OFFLOAD_DIR))
             try:
                 parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._path = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torch_loom import chips, config, torch_version
+from torch_loom.config import settings
 from torch_loom.errors import LoomError
 from torch_loom.tools import console
 
@@ -70,7 +71,8 @@ def _torch() -> Finding:
         else "a build for the CPU"
     )
     says = f"{found}, {kind}, in {files.locate_file('torch')}"
-    return Finding("torch", says, torch_version.refusal(found, tries_any=config.tries_any_torch()) or "")
+    refusal = torch_version.refusal(found, tries_any=config.value(settings.ANY_TORCH))
+    return Finding("torch", says, refusal or "")
 
 
 def _extension() -> Finding:

@@ -10,6 +10,7 @@ import sys
 
 import torch_loom
 from torch_loom import config
+from torch_loom.config import settings
 
 __version__: str = torch_loom.__version__
 __all__ = ["device", "memory", "profiler", "programs", "random"]
@@ -40,5 +41,5 @@ def __getattr__(name: str) -> object:
     return getattr(module, name)
 
 
-if not config.is_rbln_diagnosed():
+if not config.value(settings.RBLN_DIAGNOSE):
     _find_modules()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_loom import _C, config
+from torch_loom.config import settings
 from torch_loom.device._core.device_index import DEVICE_TYPE
 from torch_loom.device.devices import current_device
 from torch_loom.device.streams import stream as stream_context
@@ -60,7 +61,7 @@ def _compile_kernel(
         except library.RefusedError as refusal:
             raise CompilationError(f"{refusal}. The code:\n{kernel_source}") from refusal
 
-    key = library.key_of(text, [*given, config.compiler(), str(torch.__version__)])
+    key = library.key_of(text, [*given, config.value(settings.COMPILER), str(torch.__version__)])
     return CompiledKernel(kernel_name, host_compiler.built(key, build))
 
 

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from torch_loom import config
+from torch_loom.config import settings
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 INCLUDE = Path(__file__).with_name("include")
@@ -210,7 +211,7 @@ def compile_options() -> tuple[str, ...]:
 
 def compiler() -> str:
     """Return the command of the C++ compiler: CXX, or TORCH_LOOM_COMPILER."""
-    return config.cxx() or config.compiler()
+    return config.cxx() or config.value(settings.COMPILER)
 
 
 def compile_source(source: str, output: Path, command: Command) -> None:

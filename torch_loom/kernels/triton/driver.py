@@ -11,6 +11,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from torch_loom import _C, config
+from torch_loom.config import settings
 from torch_loom.kernels.triton.library import load
 from torch_loom.kernels.triton.record import recorder
 
@@ -127,7 +128,7 @@ class HostDriver(DriverBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        _C.set_kernel_time_limit(config.kernel_timeout())
+        _C.set_kernel_time_limit(config.value(settings.KERNEL_TIMEOUT))
         self.utils = _Utils()
         self.launcher_cls = Launcher
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_loom import config as loom_config
 from torch_loom import late
+from torch_loom.config import settings
 from torch_loom.patches.declared import CUDA_NAME
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _time_no_choices() -> None:
                 f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define "
                 "auto-tuned symbols."
             )
-        if loom_config.autotunes_by_model():
+        if loom_config.value(settings.AUTOTUNE) == "model":
             forecast = importlib.import_module("torch_loom.kernels.triton.forecast")
             return [forecast.seconds_of_choice(self, args, config, meta)] * 3  # the quantiles asked for
         # `nargs` is a new one for each choice among configurations.
