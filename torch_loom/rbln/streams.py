@@ -9,8 +9,7 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device import streams
-from torch_loom.device.streams import StreamContext, _index, set_stream, stream
-from torch_loom.device.streams.events import _checked_event
+from torch_loom.device.streams import StreamContext, _index, _stream_of, set_stream, stream
 from torch_loom.errors import NotApplicableError
 
 if TYPE_CHECKING:
@@ -69,26 +68,10 @@ class Stream(streams.Stream):
         """Return the least and the greatest priority: ``(0, 0)``, since there are none."""
         return 0, 0
 
-    def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        """Mark the point that the stream has reached; with a new :class:`Event` if None.
-
-        Raises:
-            TypeError: ``event`` is not an event.
-            RuntimeError: the event was recorded on another device before.
-        """
-        recorded = Event() if event is None else _checked_event(event)
-        recorded.record(self)
-        return recorded
+    _new_event = Event
 
     def __repr__(self) -> str:
         return f"torch.rbln.Stream(device={self.device}, stream_id={self.stream_id})"
-
-
-def _stream(handle: tuple[int, int, int]) -> Stream:
-    stream_id, device_index, device_type = handle
-    return torch.Stream.__new__(
-        Stream, stream_id=stream_id, device_index=device_index, device_type=device_type
-    )
 
 
 def current_stream(device: Device = None) -> Stream:
@@ -97,7 +80,7 @@ def current_stream(device: Device = None) -> Stream:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _stream(_C.current_stream(_index(device)))
+    return _stream_of(Stream, _C.current_stream(_index(device)))
 
 
 def default_stream(device: Device = None) -> Stream:
@@ -106,4 +89,4 @@ def default_stream(device: Device = None) -> Stream:
     Raises:
         InvalidDeviceError: there is no such device.
     """
-    return _stream(_C.default_stream(_index(device)))
+    return _stream_of(Stream, _C.default_stream(_index(device)))

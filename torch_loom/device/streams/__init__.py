@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import torch
 from torch.types import Device
@@ -133,9 +133,11 @@ class Stream(torch.Stream):
             TypeError: ``event`` is not an event.
             RuntimeError: the event was recorded on another device before.
         """
-        recorded = Event() if event is None else _checked_event(event)
+        recorded = self._new_event() if event is None else _checked_event(event)
         recorded.record(self)
         return recorded
+
+    _new_event: ClassVar[type[Event]] = Event
 
     def wait_event(self, event: torch.Event) -> None:
         """Let all later work of this stream start after an event. The host does not wait.
@@ -228,12 +230,17 @@ def _index(device: Device) -> int:
     return _existing_index(None if isinstance(device, int) and device < 0 else device)
 
 
-def _stream(handle: tuple[int, int, int]) -> Stream:
+_S = TypeVar("_S", bound=Stream)
+
+
+def _stream_of(kind: type[_S], handle: tuple[int, int, int]) -> _S:
     """Return the stream of a handle of the core: known to exist."""
     stream_id, device_index, device_type = handle
-    return torch.Stream.__new__(
-        Stream, stream_id=stream_id, device_index=device_index, device_type=device_type
-    )
+    return torch.Stream.__new__(kind, stream_id=stream_id, device_index=device_index, device_type=device_type)
+
+
+def _stream(handle: tuple[int, int, int]) -> Stream:
+    return _stream_of(Stream, handle)
 
 
 def current_stream(device: Device = None) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
@@ -44,13 +45,13 @@ def _in_memory(function: FunctionText, value: Value) -> tuple[list[str], str]:
     return function.fill(value, place), place
 
 
+def _all_in_memory(function: FunctionText, values: Sequence[Value]) -> tuple[list[str], list[str]]:
+    placed = [_in_memory(function, value) for value in values]
+    return [line for more, _ in placed for line in more], [place for _, place in placed]
+
+
 def _dot(function: FunctionText, op: Op) -> list[str]:
-    found: list[str] = []
-    places = []
-    for value in op.operands:
-        more, place = _in_memory(function, value)
-        found += more
-        places.append(place)
+    found, places = _all_in_memory(function, op.operands)
     left, right, total = places
     shape, other = op.operands[0].type, op.operands[1].type
     assert isinstance(shape, Tensor)
@@ -136,21 +137,16 @@ def _grouped(function: FunctionText, op: Op) -> list[str]:
     return [*found, head, *body, *writes, "}"]
 
 
-def _split(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Return how many elements are in front of an axis, along it, and behind it."""
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+def _split(op: Op) -> tuple[int, int, int]:
+    """Return how many elements are in front of an op's axis, along it, and behind it."""
+    block, axis = op.operands[0].type, op.attributes["axis"]
+    assert isinstance(block, Tensor)
+    return math.prod(block.shape[:axis]), block.shape[axis], math.prod(block.shape[axis + 1 :])
 
 
 def _scan(function: FunctionText, op: Op) -> list[str]:
-    found: list[str] = []
-    sources = []
-    for value in op.operands:
-        more, place = _in_memory(function, value)
-        found += more
-        sources.append(place)
-    shape = op.operands[0].type
-    assert isinstance(shape, Tensor)
-    front, length, behind = _split(shape.shape, op.attributes["axis"])
+    found, sources = _all_in_memory(function, op.operands)
+    front, length, behind = _split(op)
     f, k, b, at = (function.name(letter) for letter in "fkbj")
     place = f"{length} - 1 - {k}" if op.attributes.get("reverse") else k
     totals = [function.name("a") for _ in sources]
@@ -208,15 +204,8 @@ def _scan(function: FunctionText, op: Op) -> list[str]:
 
 def _reduce(function: FunctionText, op: Op) -> list[str]:
     """Combine halves: the order is the same for every size, and each half is vectors."""
-    found: list[str] = []
-    sources = []
-    for value in op.operands:
-        more, place = _in_memory(function, value)
-        found += more
-        sources.append(place)
-    shape = op.operands[0].type
-    assert isinstance(shape, Tensor)
-    front, length, behind = _split(shape.shape, op.attributes["axis"])
+    found, sources = _all_in_memory(function, op.operands)
+    front, length, behind = _split(op)
     types = [function.element_type(value) for value in op.operands]
     rows = [function.scratch(kind, length * behind) for kind in types]
     f, half, k = (function.name(letter) for letter in "fhk")
