@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from torch_loom.config import numerics as numerics_setting
+from torch_loom import config
+from torch_loom.config import settings
 from torch_loom.errors import LoomError
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
@@ -73,7 +74,7 @@ class CompiledRuns:
             return "it is an image already"
         if len(stage.devices) > 1:
             return "the modules are on several chips"
-        if numerics_setting() != "fast":
+        if config.value(settings.NUMERICS) != "fast":
             return "TORCH_LOOM_NUMERICS asks for the sums of silicon"
         if any(map(_takes_position, modules)):
             return "a module is told its position"
