@@ -14,9 +14,10 @@ from torch_loom.numerics.quantization import (
     unpack,
 )
 from torch_loom.numerics.reports import Comparison, SearchResult, compare, pcc, search
-from torch_loom.numerics.tensor_cores import tensor_core
+from torch_loom.numerics.tensor_cores import BlockScaled, tensor_core
 
 __all__ = [
+    "BlockScaled",
     "Comparison",
     "DataFormat",
     "Emulated",

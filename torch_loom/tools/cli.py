@@ -237,6 +237,34 @@ def compile_model(
     run(model, chip=chip, report=report, out=out, netlist=netlist, inputs=inputs, options=option or ())
 
 
+@app.command()
+def numerics(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="A script that defines `model` and `inputs`, or functions that return them; or an ONNX file."
+        ),
+    ],
+    formats: Annotated[
+        list[str], typer.Option("--format", help="A data format, as NVFP4 or Bfp8_b; may be repeated.")
+    ],
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="Sample inputs (.safetensors) by the names of the model's arguments."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write all layers (.html, .json, or text).")
+    ] = None,
+    is_exact: Annotated[
+        bool, typer.Option("--exact", help="Sum products as the chips do, to the bit; slower.")
+    ] = False,
+) -> None:
+    """Say what data formats do to a model: the error of each layer and of the output against float32."""
+    from torch_loom.tools.numerics import run
+
+    run(model, formats, inputs, report, "silicon" if is_exact else "fast")
+
+
 @app.command(name="run-image")
 def run_image(
     image: Annotated[Path, typer.Argument(help="An image, as `loom compile --out` writes it.")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from torch_loom.numerics.emulation import Emulated, Override, emulate
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.reports.layers import layers_of, observed, run
 from torch_loom.numerics.reports.page import comparison_page
-from torch_loom.numerics.reports.statistics import Errors
+from torch_loom.numerics.reports.statistics import Errors, Format
+from torch_loom.numerics.tensor_cores import BlockScaled, Multiplied, tensor_core
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LayerErrors:
     """The class of the module."""
     depth: int
     """Which layer it is, in the order in which they run."""
-    format: DataFormat
+    format: Format
     errors: Errors
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,11 +48,11 @@ class Comparison:
     """What :func:`compare` found: ``layers`` in every format, worst first, and the model's ``outputs``."""
 
     layers: tuple[LayerErrors, ...]
-    outputs: dict[DataFormat, Errors]
+    outputs: dict[Format, Errors]
     model: str = ""
     """The class of the model."""
 
-    def of(self, fmt: DataFormat) -> list[LayerErrors]:
+    def of(self, fmt: Format) -> list[LayerErrors]:
         """Return the layers in one format, in the order in which they run."""
         return sorted((each for each in self.layers if each.format is fmt), key=lambda each: each.depth)
 
@@ -98,7 +99,7 @@ class Comparison:
         return self.table()
 
 
-def _line(name: str, width: int, fmt: DataFormat, e: Errors) -> str:
+def _line(name: str, width: int, fmt: Format, e: Errors) -> str:
     numbers = f"{e.pcc:9.6f} {e.relative:10.2e} {e.largest:10.2e} {e.saturated:9.2%} {e.flushed:8.2%}"
     return f"{name:<{width}} {fmt.name:<10} {numbers}"
 
@@ -106,7 +107,7 @@ def _line(name: str, width: int, fmt: DataFormat, e: Errors) -> str:
 def compare(
     model: nn.Module,
     inputs: Any,
-    formats: Sequence[DataFormat] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
+    formats: Sequence[Format] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
     *,
     fidelity: MathFidelity | None = None,
     accumulate: DataFormat | None = None,
@@ -118,8 +119,10 @@ def compare(
     Args:
         model: any module; its mode (train, eval) stays as it is, its parameters are not changed.
         inputs: one tensor, a tuple of arguments, or a mapping of keyword arguments.
-        formats: the formats, each in its turn for the whole model.
-        fidelity, accumulate, mode, overrides: as for :func:`emulate`.
+        formats: the formats, each in its turn for the whole model. Those with scales of blocks convert the
+            operands of layers, as :func:`tensor_core` does, but of layers whose K is no multiple of the
+            block; their products are summed in float32, and under ``mode="silicon"`` as b200 sums them.
+        fidelity, accumulate, mode, overrides: as for :func:`emulate`; for its formats alone.
 
     Returns:
         The report. Errors of a layer contain those of the layers before it. A layer that runs several times
@@ -135,7 +138,10 @@ def compare(
             f"compare: formats is a tensor of shape {list(formats.shape)} and of {formats.dtype}; it "
             "takes data formats. Give several inputs as a tuple: compare(model, (x, y))"
         )
-    formats = check_formats("compare", formats)
+    is_list = isinstance(formats, Iterable) and not isinstance(formats, str)
+    own = [each for each in formats if not isinstance(each, BlockScaled)] if is_list else formats
+    check_formats("compare", own)
+    formats = list(formats)
     if not formats:
         raise FormatError("compare: no formats; give at least one")
     kinds = {path: type(part).__name__ for path, part in layers_of(model).items()}
@@ -148,25 +154,28 @@ def compare(
     with observed(model, keep):
         exact_output = run(model, inputs).clone()
     layers: list[LayerErrors] = []
-    outputs: dict[DataFormat, Errors] = {}
+    outputs: dict[Format, Errors] = {}
     depths = {path: depth for depth, path in enumerate(exact)}
     for fmt in formats:
         found: dict[str, Errors] = {}
 
-        def measure(
-            path: str, output: Tensor, fmt: DataFormat = fmt, found: dict[str, Errors] = found
-        ) -> None:
+        def measure(path: str, output: Tensor, fmt: Format = fmt, found: dict[str, Errors] = found) -> None:
             if path in exact and exact[path].shape == output.shape:
                 found[path] = Errors.of(output, exact[path], fmt)
 
-        wrapped: Emulated = emulate(
-            model, fmt, fidelity=fidelity, accumulate=accumulate, mode=mode, overrides=overrides or {}
-        )
+        wrapped: Emulated | Multiplied
+        if isinstance(fmt, BlockScaled):
+            wrapped = tensor_core(model, chip="b200", format=fmt, exact=mode == "silicon", partial=True)
+        else:
+            wrapped = emulate(
+                model, fmt, fidelity=fidelity, accumulate=accumulate, mode=mode, overrides=overrides or {}
+            )
         try:
             with observed(model, measure):
                 output = run(wrapped, inputs)
         finally:
-            wrapped.detach_hooks()
+            if isinstance(wrapped, Emulated):
+                wrapped.detach_hooks()
         outputs[fmt] = Errors.of(output, exact_output, fmt)
         layers += [
             LayerErrors(path, kinds[path], depths[path], fmt, errors) for path, errors in found.items()

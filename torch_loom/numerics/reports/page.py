@@ -6,13 +6,12 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torch_loom.numerics.formats import DataFormat
 from torch_loom.numerics.reports.plot import Axis, Mark, Series, linear_axis, log_axis, plot
 
 if TYPE_CHECKING:
     from torch_loom.numerics.reports.compare import LayerErrors
     from torch_loom.numerics.reports.search import LayerChoice, Point
-    from torch_loom.numerics.reports.statistics import Errors
+    from torch_loom.numerics.reports.statistics import Errors, Format
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #667085; --line: #e4e7ec; --page: #f7f8fa;
@@ -90,7 +89,7 @@ def _legend(names: Iterable[tuple[str, int]]) -> str:
     return f'<div class="legend">{inner}</div>'
 
 
-def _tag(fmt: DataFormat, color: int) -> str:
+def _tag(fmt: Format, color: int) -> str:
     return f'<span class="tag"><i class="b{color}"></i>{fmt.name}</span>'
 
 
@@ -108,11 +107,11 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> s
     return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 
 
-def _color_of(formats: Iterable[DataFormat]) -> dict[DataFormat, int]:
+def _color_of(formats: Iterable[Format]) -> dict[Format, int]:
     return {fmt: number % _NUM_COLORS for number, fmt in enumerate(dict.fromkeys(formats))}
 
 
-def comparison_page(model: str, layers: Sequence[LayerErrors], outputs: Mapping[DataFormat, Errors]) -> str:
+def comparison_page(model: str, layers: Sequence[LayerErrors], outputs: Mapping[Format, Errors]) -> str:
     """Return the page of a comparison."""
     colors = _color_of(outputs)
     errors = [each.errors.relative for each in layers]

@@ -12,6 +12,9 @@ from torch_loom.errors import OperandError
 from torch_loom.numerics._checks import check_tensor
 from torch_loom.numerics.formats import BLOCK_ELEMENTS, DataFormat, ExponentFamily
 from torch_loom.numerics.quantization import quantize
+from torch_loom.numerics.tensor_cores.block_formats import BlockScaled, scale_values, to_blocks
+
+Format = DataFormat | BlockScaled
 
 
 def pcc(values: Tensor, exact: Tensor) -> float:
@@ -51,7 +54,7 @@ class Errors:
     """Share of the exact values that are not zero and become zero in the format."""
 
     @staticmethod
-    def of(values: Tensor, exact: Tensor, fmt: DataFormat) -> Errors:
+    def of(values: Tensor, exact: Tensor, fmt: Format) -> Errors:
         """Compare `values`, computed in `fmt`, with `exact`."""
         a, b = values.detach().double(), exact.detach().double()
         difference = a - b
@@ -63,11 +66,18 @@ class Errors:
         return Errors(pcc(values, exact), largest, relative, saturated, flushed)
 
 
-def lost(exact: Tensor, fmt: DataFormat) -> tuple[float, float]:
+def lost(exact: Tensor, fmt: Format) -> tuple[float, float]:
     """Return the shares of `exact` that saturate in `fmt` and that become zero in it."""
     exact = exact.detach().float()
     if exact.numel() == 0:
         return 0.0, 0.0
+    if isinstance(fmt, BlockScaled):
+        rows = exact.reshape(-1, exact.shape[-1] if exact.dim() else 1)
+        blocks = to_blocks("compare", torch.nn.functional.pad(rows, (0, -rows.shape[1] % fmt.block)), fmt)
+        scales = scale_values(blocks.scales, fmt.scale) * blocks.tensor_scale
+        limits = (scales * fmt.limit).repeat_interleave(fmt.block, -1)[:, : rows.shape[1]]
+        is_lost = (blocks.elements[:, : rows.shape[1]] == 0) & (rows != 0)
+        return float((rows.abs() > limits).double().mean()), float(is_lost.double().mean())
     held = quantize(exact, fmt)
     flushed = ((held == 0) & (exact != 0)).double().mean()
     if not fmt.is_block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, overload
 
@@ -15,6 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics._ops import ops
+from torch_loom.numerics.tensor_cores.block_formats import (
+    Blocks,
+    BlockScaled,
+    blocks_of_operand,
+    multiplied,
+    to_blocks,
+)
 from torch_loom.numerics.tensor_cores.rules import Rule, instruction_rule
 
 # The architecture of the chips whose instructions have a rule. Those of the rtx5090 are not known.
@@ -51,6 +58,7 @@ _NAMES = {
     torch.float8_e5m2: "e5m2",
 }
 _DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+_WIDE = (torch.float32, torch.float16, torch.bfloat16)
 _SHALLOW = {"Volta": 4, "Turing": 8}  # K of the instructions of these
 # CUTLASS's default on Hopper: the sum moves to float32 after every four instructions.
 _FLOAT8_PROMOTION = 128
@@ -81,20 +89,39 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What :func:`tensor_core` returns: a context, in which products are those of matrix instructions."""
 
     def __init__(
-        self, chip: str, *, tf32: bool = False, split_k: int = 1, promotion: int | None = None
+        self,
+        chip: str,
+        *,
+        tf32: bool = False,
+        split_k: int = 1,
+        promotion: int | None = None,
+        format: BlockScaled | None = None,
+        exact: bool = True,
+        partial: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if not isinstance(split_k, int) or split_k < 1:
             raise FormatError(f"tensor_core: split_k is {split_k!r}; allowed: parts of K, from 1 on")
         chip_rule(chip, torch.float16, torch.float16)
+        if format is not None and not isinstance(format, BlockScaled):
+            raise FormatError(
+                f"tensor_core: format is {format!r}; allowed: None, "
+                f"{', '.join(f'BlockScaled.{each.name}' for each in BlockScaled)}"
+            )
+        if format is not None:
+            format.rule(chip, ARCHITECTURES[chip])
         self.chip, self.tf32, self.split_k, self.promotion = chip, tf32, split_k, promotion
-        self._attention: list[AbstractContextManager[None]] = []
+        self.format, self.exact, self.partial = format, exact, partial
+        self._whole: list[ExitStack] = []
 
     def __enter__(self) -> TensorCores:
-        # Fused attention is taken apart into its products.
-        attention = sdpa_kernel(SDPBackend.MATH)
-        attention.__enter__()
-        self._attention.append(attention)
+        # Fused attention is taken apart into its products, and so are layers of transformers.
+        whole = ExitStack()
+        whole.enter_context(sdpa_kernel(SDPBackend.MATH))
+        has_fast_path = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        whole.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
+        self._whole.append(whole)
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -102,7 +129,25 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
-        self._attention.pop().__exit__(kind, error, trace)
+        self._whole.pop().close()
+
+    def converts(self, *operands: Tensor) -> bool:
+        """Whether the operands of a layer's product, the first with K last, are converted to the format."""
+        if self.format is None or any(each.dtype not in _WIDE for each in operands):
+            return False
+        return not (self.partial and operands[0].shape[-1] % self.format.block)
+
+    def layer_product(self, a: Tensor, b: Tensor) -> Tensor:
+        """The float32 sums of a layer's [M, K] and [K, N]: in the format, if there is one."""
+        if self.format is not None and self.converts(a, b):
+            return self.blocks_product(*(to_blocks("tensor_core", each, self.format) for each in (a, b.t())))
+        return self.product(a, b) if self.takes(a, b) else a.float() @ b.float()
+
+    def blocks_product(self, a: Blocks, b: Blocks) -> Tensor:
+        """The float32 sums of [M, K] and [N, K] in a format."""
+        if self.exact:
+            return multiplied(a, b, a.format.rule(self.chip, ARCHITECTURES[self.chip]))
+        return a.values() @ b.values().t()
 
     def takes(self, *operands: Tensor) -> bool:
         """Whether the chip multiplies operands with matrix instructions: float32 only as TF32."""
@@ -135,17 +180,38 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _mm(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
+    if not _is_layer(mode, a, b):
+        return NotImplemented
+    return mode.layer_product(a, b).to(a.dtype)
+
+
+def _bmm(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
     return mode.product(a, b).to(a.dtype) if mode.takes(a, b) and a.dtype == b.dtype else NotImplemented
 
 
+def _is_layer(mode: TensorCores, a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b))
+
+
 def _added(mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    if not _is_layer(mode, a, b):
+        return NotImplemented
+    return _plus(mode.layer_product(a, b), c, a.dtype, beta, alpha)
+
+
+def _added_batches(
+    mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Any:
     if not (mode.takes(a, b) and a.dtype == b.dtype):
         return NotImplemented
-    sums = mode.product(a, b)
+    return _plus(mode.product(a, b), c, a.dtype, beta, alpha)
+
+
+def _plus(sums: Tensor, c: Tensor, dtype: torch.dtype, beta: float, alpha: float) -> Tensor:
     sums = sums if alpha == 1 else sums * alpha
     if beta != 0:
         sums = sums + (c.float() if beta == 1 else c.float() * beta)
-    return sums.to(a.dtype)
+    return sums.to(dtype)
 
 
 def _scaled_mm(
@@ -159,11 +225,10 @@ def _scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> Any:
-    if scale_a.dtype is not torch.float32 or scale_b.dtype is not torch.float32:
-        raise FormatError(
-            f"tensor_core: _scaled_mm with scales of {scale_a.dtype}; allowed: float32, of tensors or rows"
-        )
-    sums = mode.product(a, b, fast_sums=use_fast_accum) * (scale_a * scale_b)
+    if scale_a.dtype is torch.float32 and scale_b.dtype is torch.float32:
+        sums = mode.product(a, b, fast_sums=use_fast_accum) * (scale_a * scale_b)
+    else:
+        sums = mode.blocks_product(blocks_of_operand(a, scale_a), blocks_of_operand(b.t(), scale_b))
     if bias is not None:
         sums = sums + bias.float()
     return sums.to(a.dtype if out_dtype is None else out_dtype)
@@ -189,12 +254,12 @@ def _convolved(
     for inputs, filters in zip(x.chunk(groups, 1), weight.chunk(groups), strict=True):
         windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
         flat = filters.permute(2, 3, 1, 0).reshape(-1, filters.shape[0])
-        parts.append(mode.product(windows, flat).view(x.shape[0], *sizes, -1).permute(0, 3, 1, 2))
+        parts.append(mode.layer_product(windows, flat).view(x.shape[0], *sizes, -1).permute(0, 3, 1, 2))
     return torch.cat(parts, 1)
 
 
 def _is_plain(mode: TensorCores, x: Tensor, weight: Tensor, transposed: bool) -> bool:
-    return x.dim() == 4 and not transposed and mode.takes(x, weight) and x.dtype == weight.dtype
+    return x.dim() == 4 and not transposed and _is_layer(mode, x, weight)
 
 
 def _convolution(
@@ -255,7 +320,7 @@ def _convolution_backward(
             windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
             places = grads.shape[2] * grads.shape[3]
             rows = grads.permute(1, 0, 2, 3).reshape(grads.shape[1], -1)
-            sums = mode.product(rows, windows[: x.shape[0] * places])
+            sums = mode.layer_product(rows, windows[: x.shape[0] * places])
             parts.append(sums.view(-1, *kernel, inputs.shape[1]).permute(0, 3, 1, 2))
         grad_weight = torch.cat(parts).to(weight.dtype).contiguous()
     if wanted[2]:
@@ -265,9 +330,9 @@ def _convolution_backward(
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     aten.mm.default: _mm,
-    aten.bmm.default: _mm,
+    aten.bmm.default: _bmm,
     aten.addmm.default: _added,
-    aten.baddbmm.default: _added,
+    aten.baddbmm.default: _added_batches,
     aten._scaled_mm.default: _scaled_mm,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
@@ -289,13 +354,29 @@ class Multiplied(nn.Module):
 
 @overload
 def tensor_core(
-    model: nn.Module, *, chip: str = ..., tf32: bool = ..., split_k: int = ..., promotion: int | None = ...
+    model: nn.Module,
+    *,
+    chip: str = ...,
+    tf32: bool = ...,
+    split_k: int = ...,
+    promotion: int | None = ...,
+    format: BlockScaled | None = ...,
+    exact: bool = ...,
+    partial: bool = ...,
 ) -> Multiplied: ...
 
 
 @overload
 def tensor_core(
-    model: None = ..., *, chip: str = ..., tf32: bool = ..., split_k: int = ..., promotion: int | None = ...
+    model: None = ...,
+    *,
+    chip: str = ...,
+    tf32: bool = ...,
+    split_k: int = ...,
+    promotion: int | None = ...,
+    format: BlockScaled | None = ...,
+    exact: bool = ...,
+    partial: bool = ...,
 ) -> TensorCores: ...
 
 
@@ -306,6 +387,9 @@ def tensor_core(
     tf32: bool = False,
     split_k: int = 1,
     promotion: int | None = None,
+    format: BlockScaled | None = None,
+    exact: bool = True,
+    partial: bool = False,
 ) -> Multiplied | TensorCores:
     """Compute products as the matrix instructions of a GPU do, to the bit: a wrapped module, or a context.
 
@@ -321,9 +405,17 @@ def tensor_core(
         split_k: parts of K that are summed apart and added in float32, as cuBLAS may choose for large K.
         promotion: after how many products the sum of FP8 operands moves to float32. Default: 128 on Hopper,
             as in CUTLASS, unless ``use_fast_accum`` is asked for; 0 means never.
+        format: what the operands of layers (products of two matrices, and convolutions) are converted to,
+            in blocks along K: MXFP8, MXFP8_E5M2, MXFP4 or NVFP4, on b200. Batched products, as those of
+            attention, stay in their dtypes.
+        exact: whether products in `format` are added as the instructions do; False: in float32, which is
+            faster and differs in the last bits.
+        partial: whether layers whose K is no multiple of the format's block stay as they are; False: they
+            are errors.
 
     Raises:
-        FormatError: the chip has no rule, or none for the operands' dtypes.
+        FormatError: the chip has no rule, or none for the operands' dtypes or `format`; K is no multiple
+            of the format's block.
         OperandError: `model` is no module.
 
     Example:
@@ -335,6 +427,7 @@ def tensor_core(
         1.599609375
     """
     how = {"chip": chip, "tf32": tf32, "split_k": split_k, "promotion": promotion}
+    how |= {"format": format, "exact": exact, "partial": partial}
     if model is None:
         return TensorCores(**how)  # type: ignore[arg-type]
     if not isinstance(model, nn.Module):
