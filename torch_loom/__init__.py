@@ -1,4 +1,4 @@
-"""torch-loom: a virtual NPU.
+"""torch-loom: a virtual accelerator.
 
 ``import torch`` is enough; the device is ``"loom"``, its module is ``torch.loom``.
 ``import torch_loom.as_cuda``, before torch, makes the devices CUDA's.

@@ -167,10 +167,7 @@ bool is_initialized() noexcept { return detail::instance.load(std::memory_order_
 
 Runtime& detail::get_slow() {
   if (bad_fork.load()) {
-    throw Unusable(
-        "Cannot re-initialize LOOM in forked subprocess. To use LOOM with multiprocessing, you must use the "
-        "'spawn' "
-        "start method");
+    throw Unusable("the devices cannot be used in a forked process");
   }
   std::function<void()> callback;
   {

@@ -209,6 +209,9 @@ def is_blas_deterministic() -> bool:
     return required(CUBLAS_WORKSPACE_CONFIG, {}) in (":4096:8", ":16:8")
 
 
+_MOST_BYTES = 2**63 - 1  # of C++
+
+
 def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
     """Return what the environment says of the memory that libraries of matrix products work in.
 
@@ -218,11 +221,11 @@ def blas_workspaces() -> tuple[int | None, int | None, bool, str]:
     """
     text = required(CUBLAS_WORKSPACE_CONFIG, {})
     pairs = re.findall(r":([0-9]+):([0-9]+)", text)
-    bytes = sum(int(kib) * 1024 * int(count) for kib, count in pairs) if pairs else None
+    bytes = min(sum(int(kib) * 1024 * int(count) for kib, count in pairs), _MOST_BYTES) if pairs else None
     linear = re.match(r"\s*([0-9]+)", required(CUBLASLT_WORKSPACE_SIZE, {}))
     return (
         bytes,
-        int(linear[1]) * 1024 if linear else None,
+        min(int(linear[1]) * 1024, _MOST_BYTES) if linear else None,
         required(CUBLASLT_UNIFIED_WORKSPACE, {}),
         CUBLAS_WORKSPACE_CONFIG.env if text and not pairs else "",
     )

@@ -32,7 +32,7 @@ def loom(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end."),
     ] = False,
 ) -> None:
-    """torch-loom: a virtual NPU for PyTorch."""
+    """torch-loom: a virtual accelerator for PyTorch."""
 
 
 @app.command()

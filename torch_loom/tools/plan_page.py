@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from torch_loom.image.report import duration
-from torch_loom.tools.plan_text import interval_text, reads_text, size_text
+from torch_loom.tools.plan_text import interval_text, reads_text, size_text, times_text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 960, 300, 70, 30
 LANE = 26
@@ -58,7 +59,7 @@ def page(found: dict[str, Any]) -> str:
         ("device in use", f"{first['utilisation']:.0%}"),
     ]
     if found["batch_factor"] and not found["out_of_memory"]:
-        cards.append(("as large a batch fits", f"{found['batch_factor']:.1f} times"))
+        cards.append(("as large a batch fits", f"{times_text(found['batch_factor'])} times"))
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>plan of {escape(title)}</title>",
         f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>",
@@ -158,8 +159,14 @@ def _timeline(found: dict[str, Any]) -> Sequence[str]:
     begin, end = (whole[-2], whole[-1]) if len(whole) > 1 else (min(span[4] for span in spans), last)
     shown = [span for span in spans if span[5] > begin and span[4] < end]
     lanes = sorted({(span[2], span[3]) for span in shown})
-    families = list(dict.fromkeys(span[1] for span in sorted(shown, key=lambda each: each[4] - each[5])))
-    colours = {name: FAMILY_COLOURS[min(n, len(FAMILY_COLOURS) - 1)] for n, name in enumerate(families)}
+    seconds: dict[str, float] = defaultdict(float)
+    for _, family, _, _, began, ended in shown:
+        seconds[family] += ended - began
+    longest = sorted(seconds, key=lambda name: -seconds[name])
+    # The last colour is for the families that have none of their own.
+    legend = dict(zip(longest, FAMILY_COLOURS[:-1], strict=False))
+    others = {name: FAMILY_COLOURS[-1] for name in longest[len(legend) :]}
+    colours = legend | others
     height = LANE * len(lanes) + 34
     scale = (WIDTH - LEFT - 12) / max(end - begin, 1e-12)
     parts = [f"<svg viewBox='0 0 {WIDTH} {height}' role=img aria-label='streams over time'>"]
@@ -177,7 +184,7 @@ def _timeline(found: dict[str, Any]) -> Sequence[str]:
                 )
     parts.append(f"<text x={LEFT} y={height - 8}>{duration(begin)}</text>")
     parts.append(f"<text x={WIDTH - 14} y={height - 8} text-anchor=end>{duration(end)}</text></svg>")
-    return ["".join(parts), _legend(dict(list(colours.items())[: len(FAMILY_COLOURS)]))]
+    return ["".join(parts), _legend(legend | ({"others": FAMILY_COLOURS[-1]} if others else {}))]
 
 
 def _ops(found: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 # The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
@@ -50,7 +51,10 @@ def size_text(size_bytes: float) -> str:
 
 
 def times_text(factor: float) -> str:
-    """Return how many times something fits: two digits, and no more than a plan can tell."""
+    """Return how many times something fits: two digits, rounded down, and no more than a plan can tell."""
     if factor >= MAX_TIMES:
         return f"more than {MAX_TIMES:,}"
-    return f"{factor:.1f}" if factor < 10 else f"{float(f'{factor:.2g}'):,.0f}"
+    if factor < 10:
+        return f"{math.floor(factor * 10) / 10:.1f}"
+    step = 10 ** (math.floor(math.log10(factor)) - 1)
+    return f"{factor // step * step:,.0f}"

@@ -85,6 +85,11 @@ void rethrow_as_torch() {
   } catch (const CaptureError& error) {
     raise_accelerator_error(error.kind.number, is_cuda() ? cuda_words_of(error.kind, error.detail)
                                                          : device_name_upper() + " error: " + error.what());
+  } catch (const Unusable& error) {
+    TORCH_CHECK(!runtime::in_bad_fork(), "Cannot re-initialize ", device_name_upper(),
+                " in forked subprocess. To use ", device_name_upper(),
+                " with multiprocessing, you must use the 'spawn' start method");
+    TORCH_CHECK(false, error.what());
   } catch (const Error& error) {
     TORCH_CHECK(false, error.what());
   }

@@ -148,8 +148,15 @@ Tensor grouped_parts(const Tensor& left, const Tensor& right, const Tensor& left
   const Tensor ends = offsets->contiguous();
   const int* const end = ends.const_data_ptr<int>();
   const int64_t rows = left.size(-2), columns = right.size(-1);
+  const bool cuts_depth = left.dim() == 2 && right.dim() == 2;
+  const int64_t size = cuts_depth ? left.size(1) : right.dim() == 3 ? left.size(0) : right.size(1);
   for (int64_t group = 0, start = 0; group < ends.size(0); start = end[group++]) {
     const int64_t stop = end[group];
+    // What CUDA's kernel asserts.
+    TORCH_CHECK(stop >= start, "expected gemm dimension to be greater or equal 0");
+    TORCH_CHECK(stop <= size, "expected offset to be less than tensor size");
+    TORCH_CHECK(!cuts_depth || (stop - start) * left.element_size() % kAlignment == 0,
+                "expected input tensor dynamic dimension byte size to be non-negative multiple of 16");
     if (right.dim() == 3) {
       multiply(left.slice(0, start, stop), right[group], left_scale.slice(0, start, stop), right_scale[group],
                result.slice(0, start, stop));

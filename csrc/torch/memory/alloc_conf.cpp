@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_set>
@@ -20,17 +21,20 @@ namespace {
 
 using c10::CachingAllocator::AcceleratorAllocatorConfig;
 
-// Keys that CUDA's allocator knows and that mean nothing here: one environment serves both.
-const std::set<std::string>& keys_of_cuda() {
-  static const std::set<std::string> keys{"backend",
-                                          "graph_capture_record_stream_reuse",
-                                          "pinned_num_register_threads",
-                                          "pinned_reserve_segment_size_mb",
-                                          "pinned_use_cuda_host_register",
-                                          "pinned_use_hip_host_register",
-                                          "release_lock_on_cudamalloc",
-                                          "release_lock_on_hipmalloc",
-                                          "throw_on_cudamalloc_oom"};
+enum class Values { kBackend, kFlag, kThreads, kMegabytes };
+
+// Keys that CUDA's allocator knows and that mean nothing here: one environment serves both. Their values are
+// checked as there.
+const std::map<std::string, Values>& keys_of_cuda() {
+  static const std::map<std::string, Values> keys{{"backend", Values::kBackend},
+                                                  {"graph_capture_record_stream_reuse", Values::kFlag},
+                                                  {"pinned_num_register_threads", Values::kThreads},
+                                                  {"pinned_reserve_segment_size_mb", Values::kMegabytes},
+                                                  {"pinned_use_cuda_host_register", Values::kFlag},
+                                                  {"pinned_use_hip_host_register", Values::kFlag},
+                                                  {"release_lock_on_cudamalloc", Values::kFlag},
+                                                  {"release_lock_on_hipmalloc", Values::kFlag},
+                                                  {"throw_on_cudamalloc_oom", Values::kFlag}};
   return keys;
 }
 
@@ -143,6 +147,30 @@ void check_divisions(const Setting& setting) {
   }
 }
 
+void check_flag(const Setting& setting) {
+  if (setting.value != "True" && setting.value != "False") refuse(setting, "True or False");
+}
+
+void check_foreign(const Setting& setting, Values values) {
+  constexpr size_t kMostThreads = 128;
+  switch (values) {
+    case Values::kBackend:
+      if (setting.value != "native" && setting.value != "cudaMallocAsync") {
+        refuse(setting, "native or cudaMallocAsync");
+      }
+      return;
+    case Values::kFlag:
+      return check_flag(setting);
+    case Values::kThreads: {
+      const size_t threads = to_size(setting.value).value_or(0);
+      if (!is_power_of_2(threads) || threads > kMostThreads) refuse(setting, "a power of two from 1 to 128");
+      return;
+    }
+    case Values::kMegabytes:
+      return check_megabytes(setting, 0);
+  }
+}
+
 void check(const Setting& setting) {
   if (setting.key == "max_split_size_mb") {
     check_megabytes(setting, 20);
@@ -157,7 +185,9 @@ void check(const Setting& setting) {
     const std::optional<double> value = to_number(setting.value);
     if (!value || !(*value >= 0.0 && *value <= 1.0)) refuse(setting, "a number from 0 to 1");
   } else if (setting.key == "expandable_segments") {
-    if (setting.value != "True" && setting.value != "False") refuse(setting, "True or False");
+    check_flag(setting);
+  } else if (const auto foreign = keys_of_cuda().find(setting.key); foreign != keys_of_cuda().end()) {
+    check_foreign(setting, foreign->second);
   } else if (const auto& keys = AcceleratorAllocatorConfig::getKeys(); keys.count(setting.key) == 0) {
     const std::set<std::string> sorted(keys.begin(), keys.end());
     std::string known;
@@ -189,8 +219,8 @@ std::optional<double>& new_memory_fraction() {
 void register_alloc_conf() {
   // Called by PyTorch after its own parser, whose values are in force already. With a hook, PyTorch refuses
   // keys that neither it nor the hook knows, and keys that it knows already.
-  std::unordered_set<std::string> foreign_keys(keys_of_cuda().begin(), keys_of_cuda().end());
-  foreign_keys.insert(kMemoryFraction);
+  std::unordered_set<std::string> foreign_keys{kMemoryFraction};
+  for (const auto& [key, values] : keys_of_cuda()) foreign_keys.insert(key);
   for (const std::string& key : AcceleratorAllocatorConfig::getKeys()) foreign_keys.erase(key);
   const std::function<void(const std::string&)> previous = AcceleratorAllocatorConfig::getConfigParserHook();
   AcceleratorAllocatorConfig::registerDeviceConfigParserHook(
