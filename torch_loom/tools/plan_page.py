@@ -165,7 +165,7 @@ def _timeline(found: dict[str, Any]) -> Sequence[str]:
     longest = sorted(seconds, key=lambda name: -seconds[name])
     # The last colour is for the families that have none of their own.
     legend = dict(zip(longest, FAMILY_COLOURS[:-1], strict=False))
-    others = {name: FAMILY_COLOURS[-1] for name in longest[len(legend) :]}
+    others = dict.fromkeys(longest[len(legend) :], FAMILY_COLOURS[-1])
     colours = legend | others
     height = LANE * len(lanes) + 34
     scale = (WIDTH - LEFT - 12) / max(end - begin, 1e-12)
