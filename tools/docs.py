@@ -14,7 +14,16 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools import chip_keys, compiler_options, cuda_values, patches, pybuda_options, reports, supported_ops
+from tools import (
+    chip_keys,
+    compiler_options,
+    cuda_values,
+    patches,
+    pybuda_options,
+    reports,
+    supported_ops,
+    tt_options,
+)
 from tools.blocks import MissingBlockError, markdown_table, replace_block
 from tools.parity import pybuda, report
 from torch_loom import config
@@ -31,6 +40,7 @@ PAGES: dict[str, Callable[[Path], str]] = {
     chip_keys.FILE: lambda _root: chip_keys.page(),
     compiler_options.FILE: lambda _root: compiler_options.page(),
     pybuda_options.FILE: lambda _root: pybuda_options.page(),
+    tt_options.FILE: lambda _root: tt_options.page(),
     cuda_values.FILE: lambda _root: cuda_values.page(),
     SETTINGS_FILE: lambda _root: settings_page(),
 }

@@ -22,7 +22,7 @@ from torch_loom.chips import Chip, load
 from torch_loom.compiler import artifacts, built
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
-from torch_loom.compiler.passes import EAGER_PASSES, Context, PassRecord, run
+from torch_loom.compiler.passes import EAGER_PASSES, FORMAT_PASSES, Context, PassRecord, run
 from torch_loom.errors import CompilerOptionError, DummyDeviceError
 from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
@@ -94,8 +94,9 @@ def loom_backend(
         example_inputs: its inputs, fake or real.
         mode: accepted for other backends' programs; it changes nothing.
         options: ``numerics``: ``"exact"`` (the default) runs the engine's kernels, with eager's bits;
-            ``"float"`` hands the graph to Inductor, and inference is replayed. ``host_ops``: ``"host"`` or
-            ``"error"``. ``replay``: False never captures. Of the options of torch-rbln's backend, ``mode``
+            ``"float"`` hands the graph to Inductor, and inference is replayed; ``"formats"`` computes in the
+            formats of ``default_df_override``, ``math_fidelity`` and what else decides them. ``host_ops``:
+            ``"host"`` or ``"error"``. ``replay``: False never captures. Of torch-rbln's options, ``mode``
             with ``"compile_only"`` in it builds, and writes what is built into ``cache_dir``; calls return
             memory that was not computed. The others are accepted and change nothing.
 
@@ -175,7 +176,12 @@ def _compile(
     build: _Build | None,
 ) -> Callable[..., Any]:
     context = Context(chip=chip_of(graph), options=options)
-    graph = run(graph, EAGER_PASSES, context)
+    if options.numerics == "formats":
+        places = graph.graph.find_nodes(op="placeholder")
+        context.parameters = {places[n].name: inputs[n] for n in _static_inputs() if n < len(places)}
+        graph = run(graph, FORMAT_PASSES, context)
+    else:
+        graph = run(graph, EAGER_PASSES, context)
     hosts = {node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason}
     compiled = CompiledGraph(role, graph, context.records, hosts, notes=context.notes)
     _compiled[:] = [one for one in _compiled if one() is not None]

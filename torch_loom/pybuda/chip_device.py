@@ -108,6 +108,8 @@ def chips_of(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
         PyBudaError: a chip that does not exist, or numbers that contradict one another.
     """
     available = num_chips_available()
+    if num_chips is not None and not chip_ids:
+        chip_ids = None
     if chip_ids is not None:
         flat = [chip[0] if isinstance(chip, tuple) else chip for chip in chip_ids]
         if num_chips not in (None, len(flat)):

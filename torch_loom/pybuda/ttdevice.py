@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from torch_loom.chips import load
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
 from torch_loom.pybuda.chip_device import ChipDevice, check_types, chips_of
@@ -28,6 +30,31 @@ from torch_loom.pybuda.tracing import traced
 from torch_loom.pybuda.tti import ImageModule, TTDeviceImage, compile_image
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import check, verify_device
+
+
+class GridSize(NamedTuple):
+    """Rows and columns of cores."""
+
+    r: int
+    c: int
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """What a chip is to the compiler; its grid has no harvested rows."""
+
+    arch_name: str
+    chip_ids: list[int]
+    grid_size: GridSize
+
+
+def get_device_config(
+    arch: BackendDevice, chip_ids: list[int] | None = None, *descriptions: Any, **options: Any
+) -> DeviceConfig:
+    """Return what a chip of an architecture is; descriptions of other chips are the compiler's options."""
+    chip = load(arch.name.lower())
+    rows = chip.grid_rows - len(chip.harvested_rows)
+    return DeviceConfig(arch.to_string(), list(chip_ids or [0]), GridSize(rows, chip.grid_columns))
 
 
 class TTDevice(ChipDevice):

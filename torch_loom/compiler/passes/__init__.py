@@ -8,7 +8,7 @@ from torch_loom.compiler.passes.hosts import mark_host_ops
 from torch_loom.compiler.passes.runner import Context, Pass, PassRecord, run
 from torch_loom.compiler.passes.softmax import plain_softmax
 
-__all__ = ["EAGER_PASSES", "PLAN_PASSES", "Context", "Pass", "PassRecord", "run"]
+__all__ = ["EAGER_PASSES", "FORMAT_PASSES", "PLAN_PASSES", "Context", "Pass", "PassRecord", "run"]
 
 EAGER_PASSES = (
     Pass("sources", annotate_sources),
@@ -17,12 +17,14 @@ EAGER_PASSES = (
 )
 """What torch.compile's backend runs: nothing that changes numbers."""
 
-PLAN_PASSES = (
+FORMAT_PASSES = (
     *EAGER_PASSES,
     Pass("softmax", plain_softmax, changes_numbers=True),
     Pass("fuse", fuse),
     Pass("formats", infer_formats),
     Pass("quantise", quantise, changes_numbers=True),
-    Pass("consteval", evaluate_constants),
 )
+"""What torch.compile's backend runs under ``numerics="formats"``: parameters stay inputs."""
+
+PLAN_PASSES = (*FORMAT_PASSES, Pass("consteval", evaluate_constants))
 """What ``torch_loom.compile`` runs before it plans."""

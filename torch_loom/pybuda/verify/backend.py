@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
+from torch_loom.numerics import quantize
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.cpudevice import CPUDevice
 from torch_loom.pybuda.device import Device
@@ -74,7 +75,8 @@ def verify_module_pipeline(
     Args:
         modules: in order.
         input_shapes: of one micro-batch.
-        input_params: for each input ``dtype`` (a torch dtype), where it is not float32.
+        input_params: for each input ``dtype`` (a torch dtype), where it is not float32, and
+            ``dev_data_format``, the format in which the device stores it.
         device_types: for each module ``"TTDevice"``, ``"CPUDevice"`` or ``"-"`` (as the previous module).
         params_centered_on_zero: parameters without value get normal and not uniform ones.
         scale_params: factor of these.
@@ -134,15 +136,22 @@ def _batches(
         return [[to_torch(value) for value in batch] for batch in given]
     if not shapes:
         raise PyBudaError("verify_module needs input_shapes, or inputs")
+    # Some programs give them as a list within the list.
+    flat = [one for given in params for one in (given if isinstance(given, (list, tuple)) else [given])]
     made = []
     for number, shape in enumerate(shapes):
-        dtype = (params[number] if number < len(params) else {}).get("dtype", torch.float32)
+        own = flat[number] if number < len(flat) else {}
+        dtype = own.get("dtype", own.get("data_format", torch.float32))
         if not dtype.is_floating_point:
-            made.append(torch.randint(0, 2, shape, dtype=dtype))
+            value = torch.randint(0, 2, shape, dtype=dtype)
         elif uniform:
-            made.append((torch.rand(shape) - (0.5 if centered else 0.0)).to(dtype))
+            value = (torch.rand(shape) - (0.5 if centered else 0.0)).to(dtype)
         else:
-            made.append(torch.randn(shape).to(dtype))
+            value = torch.randn(shape).to(dtype)
+        stored = own.get("dev_data_format")
+        if stored is not None and dtype.is_floating_point and not stored.is_integer:
+            value = quantize(value, stored)
+        made.append(value)
     return [made]
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode, TestKind
 from torch_loom.pybuda.formats import DataFormat
+
+NUM_GALAXY_CHIPS = 32
+
+
+class NebulaGalaxy:
+    """The chips of a galaxy, in order."""
+
+    chip_ids: ClassVar[list[int]] = list(range(NUM_GALAXY_CHIPS))
+
 
 Tolerance = float | dict[torch.dtype, float] | None
 DEFAULT_PCC = 0.99
@@ -38,11 +47,16 @@ class VerifyConfig:
     atol: Tolerance = None
     relative_atol: float = 0.1
     pcc: float | None = None
+    dump_tensors_path: str = ""
     run_golden: bool = True
+    run_net2pipe: bool = False
+    """Accepted: each plan is checked when it is made."""
     golden_ignore_df_precision: bool = True
     chip_ids: list[int] | None = None
     num_chips: int | None = None
     golden_compare_callback: Callable[[torch.Tensor, torch.Tensor], bool] | None = None
+    verify_each_buda_pass: bool = False
+    """Compare after every pass of the compiler, as ``verify_all``."""
     verify_all: bool = False
     """Compare after every pass of the compiler, beside the results."""
     verify_last: bool = True
@@ -76,6 +90,11 @@ class VerifyConfig:
     enable_parameter_gradient_checking: bool = True
 
     def __post_init__(self) -> None:
+        self.verify_all = self.verify_all or self.verify_each_buda_pass
+        if self.dump_tensors_path:
+            raise PyBudaError(
+                "VerifyConfig: dump_tensors_path: nothing is dumped; verify_device returns what it compared"
+            )
         for name in ("rtol", "atol", "relative_atol"):
             given = getattr(self, name)
             for value in given.values() if isinstance(given, dict) else [given]:

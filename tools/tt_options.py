@@ -1,0 +1,43 @@
+"""The page of tt-xla's options and names."""
+
+from __future__ import annotations
+
+from tools.blocks import markdown_table
+from torch_loom.compat.tt.options import DECLINED_NAMES, DECLINED_OPTIONS, EFFECTS, defaults
+
+FILE = "docs/tt.md"
+_INTRODUCTION = """# Programs for tt-xla
+
+Tenstorrent's front end for PyTorch is tt-xla. After `import torch_loom.compat.tt` its `import tt_torch` works,
+and `torch.compile(model, backend="tt", options={…})` computes in the formats of a Tensix chip:
+
+```python
+import torch
+import torch_loom.compat.tt
+import tt_torch
+
+layers = torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)
+model = torch.nn.Sequential(*layers).to("loom").eval()
+tt_torch.apply_weight_dtype_overrides(model, {"2.weight": "bfp_bf8"})
+compiled = torch.compile(model, backend="tt", options={"math_fidelity": "hifi2", "enable_trace": True})
+with torch.no_grad():
+    assert compiled(torch.rand(4, 64, device="loom")).shape == (4, 8)
+```
+
+The device is `loom` (`xm.xla_device()` is torch_xla's). `TORCH_LOOM_CHIP` says which chip it is: `wormhole_b0`
+is that of an n150 and `blackhole` that of a p150; `TORCH_LOOM_DEVICES` says how many: 2 for an n300, 32 for a
+galaxy. Written by `python -m tools.docs`.
+"""
+
+
+def page() -> str:
+    """Returns the page."""
+    values = defaults()
+    rows = [[f"`{name}`", f"`{values[name]!r}`", effect] for name, (_, effect) in EFFECTS.items()]
+    declined = [[f"`{name}`", reason] for name, reason in {**DECLINED_OPTIONS, **DECLINED_NAMES}.items()]
+    return (
+        f"{_INTRODUCTION}\n## Options\n\nOther names raise, with the nearest.\n\n"
+        f"{markdown_table(['option', 'default', 'effect'], rows)}\n\n## Declined\n\nSetting such an option, "
+        f"or using such a name of `tt_torch`, raises with the reason.\n\n"
+        f"{markdown_table(['option or name', 'reason'], declined)}\n"
+    )

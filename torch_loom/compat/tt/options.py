@@ -1,0 +1,166 @@
+"""The options of tt-xla's compiler: what each means here, and which are declined."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from torch_loom.errors import CompilerOptionError
+
+WEIGHT_FORMATS = {"bfp_bf8": "Bfp8_b", "bfp_bf4": "Bfp4_b", "bf16": "Float16_b"}
+FIDELITIES = {"lofi": "LoFi", "hifi2": "HiFi2", "hifi3": "HiFi3", "hifi4": "HiFi4", "ttnn_default": "HiFi4"}
+
+_TTNN = "it is a stage of tt-mlir's TTNN pipeline, which is not here"
+_CONSTEVAL = "parameters are inputs of a compiled graph, so that they can be trained; nothing is folded"
+DECLINED_OPTIONS = {
+    "backend": "TTNN's C++ and flatbuffers are not written; codegen_py() writes the graph as Python",
+    "codegen_split_files": _TTNN,
+    "codegen_try_recover_structure": _TTNN,
+    "enable_activation_dtype_lowering": _TTNN,
+    "enable_const_eval": _CONSTEVAL,
+    "enable_const_eval_on_cpu": _CONSTEVAL,
+    "enable_const_eval_inputs_to_system_memory": _CONSTEVAL,
+    "enable_create_d2m_subgraphs": _TTNN,
+    "experimental_enable_dram_space_saving_optimization": _TTNN,
+    "experimental_enable_fusing_conv2d_with_multiply_pattern": _TTNN,
+    "experimental_enable_permute_matmul_fusion": _TTNN,
+    "experimental_kv_cache_dtype": "caches are the program's tensors: numerics.quantize rounds them",
+    "export_tensors": "tensors are the program's: torch.save writes them",
+    "target_module": _TTNN,
+    "tt_enable_composite_ops": _TTNN,
+    "tt_enable_torch_fx_fusion_pass": _TTNN,
+    "tt_experimental_compile": "there is one way to compile",
+    "tt_lazy_execution": "graphs run when they are called; torch.loom streams are asynchronous",
+    "tt_use_aot_autograd": "AOTAutograd is always used",
+    "ttnn_perf_metrics_enabled": "loom's profiler and loom compile say what takes time",
+    "ttnn_perf_metrics_output_file": "loom's profiler and loom compile say what takes time",
+}
+"""Options of tt-xla that raise, and why."""
+
+_SPARSE = "experts run as PyTorch has them"
+DECLINED_NAMES = {
+    "A2aSparseMLP": _SPARSE,
+    "SparseMLP": _SPARSE,
+    "enable_sparse_mlp": _SPARSE,
+    "codegen_cpp": "TTNN's C++ is not written; codegen_py() writes the graph as Python",
+    "mark_module_user_inputs": "AOTAutograd says which inputs are parameters",
+    "parse_compiled_artifacts_from_cache": "torch_loom.compile writes images: Executable.save",
+    "parse_compiled_artifacts_from_cache_to_disk": "torch_loom.compile writes images: Executable.save",
+    "save_system_descriptor_to_disk": "chips are described by TOML files: loom chips",
+    "sharding_constraint_hook": "tensors are distributed by torch.distributed",
+    "tt_lang_operation": "kernels are written in Triton or CUDA C++",
+}
+"""Names of tt_torch that raise, and what to use instead."""
+
+
+def _flag(value: Any) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false", "1", "0"):
+        raise ValueError("True or False")
+    return text in ("true", "1")
+
+
+def _level(value: Any) -> int:
+    if str(value) not in ("0", "1", "2"):
+        raise ValueError("0, 1 or 2")
+    return int(value)
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(" or ".join(map(repr, allowed)))
+        return str(value)
+
+    return check
+
+
+def _path(value: Any) -> Path | None:
+    return None if value is None else Path(value)
+
+
+@dataclass(frozen=True)
+class TTOptions:
+    """The options that mean something here, with tt-xla's defaults."""
+
+    optimization_level: int = 0
+    math_fidelity: str = "hifi4"
+    fp32_dest_acc_en: bool = True
+    experimental_weight_dtype: str = ""
+    enable_trace: bool = False
+    export_path: Path | None = None
+    export_model_name: str = ""
+    dry_run: bool = False
+    tt_legacy_compile: bool = False
+
+
+EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "optimization_level": (
+        _level,
+        "0: each op is a kernel; 1, 2: small ops run in the kernel of the op before",
+    ),
+    "math_fidelity": (_one_of(*FIDELITIES), "passes of a product"),
+    "fp32_dest_acc_en": (_flag, "sums are kept in Float32; else in 16 bits"),
+    "experimental_weight_dtype": (
+        _one_of("", "bfp_bf8", "bfp_bf4"),
+        "the format of products' weights",
+    ),
+    "enable_trace": (_flag, "inference is captured once and replayed"),
+    "export_path": (_path, "a folder for each graph's ops, as JSON, and as Python"),
+    "export_model_name": (str, "how files in export_path begin"),
+    "dry_run": (_flag, "everything but the run: results are zeros"),
+    "tt_legacy_compile": (_flag, "taken; there is one way to compile"),
+}
+"""For each option what it takes, and what it changes."""
+
+_custom: dict[str, Any] = {}
+
+
+def parsed(given: Mapping[str, Any] | None) -> TTOptions:
+    """Return the options of a compilation, over those of :func:`set_custom_compile_options`.
+
+    Raises:
+        CompilerOptionError: an option that does not exist, is declined, or has a bad value.
+    """
+    values = {}
+    for name, value in {**_custom, **(given or {})}.items():
+        if name in DECLINED_OPTIONS:
+            raise CompilerOptionError(f"{name}={value!r} is declined: {DECLINED_OPTIONS[name]}. Leave it out")
+        if name not in EFFECTS:
+            near = difflib.get_close_matches(name, EFFECTS, 1)
+            hint = f"do you mean {near[0]}?" if near else f"There are {', '.join(EFFECTS)}"
+            raise CompilerOptionError(f"{name} is no option of the backend tt: {hint}")
+        try:
+            values[name] = EFFECTS[name][0](value)
+        except (TypeError, ValueError) as error:
+            raise CompilerOptionError(f"{name}={value!r}: it takes {error}") from None
+    return TTOptions(**values)
+
+
+def set_custom_compile_options(options: Mapping[str, Any]) -> None:
+    """Set options for what is compiled from now on, in place of those set before.
+
+    Raises:
+        CompilerOptionError: an option that does not exist, is declined, or has a bad value.
+    """
+    global _custom
+    before, _custom = _custom, {}
+    try:
+        parsed(options)
+    except CompilerOptionError:
+        _custom = before
+        raise
+    _custom = dict(options)
+
+
+def get_custom_compile_options() -> dict[str, Any]:
+    """Return what :func:`set_custom_compile_options` has set."""
+    return dict(_custom)
+
+
+def defaults() -> dict[str, Any]:
+    """Return the default of each option."""
+    return {one.name: one.default for one in fields(TTOptions)}
