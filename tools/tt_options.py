@@ -8,7 +8,7 @@ from torch_loom.compat.tt.options import DECLINED_NAMES, DECLINED_OPTIONS, EFFEC
 FILE = "docs/tt.md"
 _INTRODUCTION = """# Programs for tt-xla
 
-Tenstorrent's front end for PyTorch is tt-xla. After `import torch_loom.compat.tt` its `import tt_torch` works,
+Tenstorrent's front end is tt-xla. After `import torch_loom.compat.tt` its `import tt_torch` works,
 and `torch.compile(model, backend="tt", options={…})` computes in the formats of a Tensix chip:
 
 ```python
@@ -24,8 +24,9 @@ with torch.no_grad():
     assert compiled(torch.rand(4, 64, device="loom")).shape == (4, 8)
 ```
 
-The device is `loom` (`xm.xla_device()` is torch_xla's). `TORCH_LOOM_CHIP` says which chip it is: `wormhole_b0`
-is that of an n150 and `blackhole` that of a p150; `TORCH_LOOM_DEVICES` says how many: 2 for an n300, 32 for a
+The device is `loom` (`xm.xla_device()` is torch_xla's). `TORCH_LOOM_CHIP` says which chip it is:
+`wormhole_b0` is that of an n150 and `blackhole` that of a p150. `TORCH_LOOM_DEVICES` says how many: 2 for an
+n300, 32 for a
 galaxy. Written by `python -m tools.docs`.
 """
 

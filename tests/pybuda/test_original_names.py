@@ -110,6 +110,17 @@ def test_pybuda_compile_gives_outputs_graph_and_plan(tmp_path: Path) -> None:
         pybuda.pybuda_compile(tt0, "named", x, verify_cfg=wrong)
 
 
+def test_pybuda_compile_takes_one_sample_of_any_size() -> None:
+    class Flat(pybuda.PyBudaModule):
+        def forward(self, x: pybuda.Tensor) -> pybuda.Tensor:
+            return op.Reshape("flat", x, (1, 1, 8, 32))
+
+    tt0 = pybuda.TTDevice("tt0", module=Flat("f"), devtype=pybuda.BackendType.Golden)
+    x = pybuda.Tensor.create_from_torch(torch.rand(4, 2, 32))
+    made = pybuda.pybuda_compile(tt0, "whole", x, verify_cfg=VerifyConfig())
+    assert made.outputs[0].shape == (1, 1, 8, 32)
+
+
 def test_compile_torch_is_a_backend_of_torch_compile() -> None:
     model, x = torch.nn.Linear(4, 4).to("loom"), torch.rand(2, 4, device="loom")
     assert torch.equal(torch.compile(model, backend=pybuda.compile_torch)(x), model(x))

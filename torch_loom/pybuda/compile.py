@@ -13,6 +13,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from torch_loom.image.executable import Executable
+from torch_loom.pybuda import trace
 from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config, used_configuration
 from torch_loom.pybuda.device_loop import value_of_tensor
@@ -61,7 +62,7 @@ def pybuda_compile(
     """Compile what a TTDevice runs and, with ``verify_cfg``, compare it with PyTorch.
 
     Args:
-        inputs: of one micro-batch; shapes are enough where nothing is verified.
+        inputs: of one sample, as its modules take it; shapes are enough where nothing is verified.
         targets: of the device's loss module.
         compiler_cfg: in place of the global configuration.
         losses: gradients that come in for the outputs, in training; a ramp otherwise.
@@ -72,7 +73,7 @@ def pybuda_compile(
         VerificationError: a value differs.
     """
     given = [value if isinstance(value, Tensor) else Tensor(value) for value in tree_leaves(list(inputs))]
-    with used_configuration(compiler_cfg or _get_global_compiler_config()) as config:
+    with used_configuration(compiler_cfg or _get_global_compiler_config()) as config, trace.whole_inputs():
         dev.microbatch_size, dev.microbatch_count = microbatch_size, microbatch_count
         graph, outputs, *_ = dev.generate_graph(
             *given, target_tensors=list(targets), graph_name=graph_name, trace_only=True

@@ -92,7 +92,8 @@ class BudaRunner(nn.Module):
         sizes = [value.shape[0] if value.dim() else 1 for value in given]
         num_samples = max(sizes, default=1)
         sample = functools.partial(self._sample, names)
-        if num_samples == 1 or any(size not in (1, num_samples) for size in sizes):
+        is_one = num_samples == 1 or trace.takes_whole_inputs()
+        if is_one or any(size not in (1, num_samples) for size in sizes):
             outputs, kept = sample(*given)
         else:
             each = [0 if size == num_samples else None for size in sizes]

@@ -75,6 +75,24 @@ def bind(values: Mapping[int, torch.Tensor], device: torch.device | None = None)
         _place.reset(place)
 
 
+_whole: ContextVar[bool] = ContextVar("_whole", default=False)
+
+
+@contextlib.contextmanager
+def whole_inputs() -> Iterator[None]:
+    """Within, inputs are one sample each, whatever their first dimension is, as for ``pybuda_compile``."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
+
+
+def takes_whole_inputs() -> bool:
+    """Whether this thread runs modules on one sample each."""
+    return _whole.get()
+
+
 def current() -> Trace | None:
     """Return the trace of this thread, or None."""
     return _trace.get()
