@@ -81,6 +81,15 @@ def test_arithmetic_of_tiles() -> None:
     assert to_pt_tensors(weight)[0] is weight
 
 
+def test_links_are_replaced_at_once(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    for name in ("a", "b"):
+        pybuda.ci.create_symlink(str(tmp_path / name), str(link))
+        assert link.readlink() == tmp_path / name
+    with pytest.raises(FileExistsError, match="link exists"):
+        pybuda.ci.create_symlink(str(tmp_path / "a"), str(link), remove_existing=False)
+
+
 def test_values_are_compared_with_golden_ones() -> None:
     x = torch.rand(4, 4)
     assert compare_tensor_to_golden("x", x, x[None])

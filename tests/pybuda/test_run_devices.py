@@ -88,15 +88,19 @@ def test_queues_hold_the_configured_number_of_entries(on_host: bool) -> None:
 
 def test_placement_rules() -> None:
     tt0, cpu0 = pybuda.TTDevice("tt0"), pybuda.CPUDevice("cpu0")
-    with pytest.raises(PyBudaError, match="there is a device 'tt0'"):
-        pybuda.TTDevice("tt0")
     with pytest.raises(PyBudaError, match="takes modules of PyBuda, not Linear"):
         tt0.place_module(nn.Linear(1, 1))  # type: ignore[arg-type]
     with pytest.raises(PyBudaError, match="cannot run on CPU device"):
         cpu0.place_module(Projection("m"))
     tt0.place_module(Projection("m"))
-    with pytest.raises(RuntimeError, match="'m' is placed already"):
-        tt0.place_module(Projection("m"))
+    tt0.place_module(Projection("m"))
+    tt0.push_to_inputs(torch.rand(1, SIZE))
+    with pytest.raises(PyBudaError, match="two modules of a pipeline are called 'm'"):
+        pybuda.run_inference()
+    other = pybuda.TTDevice("tt0", module=Projection("n"))
+    with pytest.raises(PyBudaError, match="two devices of a pipeline are called 'tt0'"):
+        pybuda.run_inference()
+    other.remove_modules()
     with pytest.raises(RuntimeError, match="a loss is a module of PyBuda"):
         cpu0.place_loss_module(nn.L1Loss())  # type: ignore[arg-type]
     tt0.remove_modules()

@@ -10,6 +10,7 @@ from tests.pybuda.models import SIZE, Blend, Echo
 from torch_loom import pybuda
 from torch_loom.compiler import passes
 from torch_loom.errors import PyBudaError, VerificationError
+from torch_loom.numerics import quantize
 from torch_loom.pybuda import VerifyConfig
 from torch_loom.pybuda.enums import BackendDevice, BackendType, TestKind
 from torch_loom.pybuda.verify import compare_tensors, correlation, verify_module, verify_module_pipeline
@@ -45,6 +46,35 @@ def test_tolerances() -> None:
     for wrong in ({"pcc": 1.5}, {"atol": -1.0}, {"steps": 0}, {"rtol": {torch.float32: -1.0}}):
         with pytest.raises(PyBudaError, match=next(iter(wrong))):
             VerifyConfig(**wrong)  # type: ignore[arg-type]
+
+
+class Doubled(pybuda.PyBudaModule):
+    def forward(self, x: pybuda.Tensor) -> pybuda.Tensor:
+        return pybuda.op.Add("twice", x, x)
+
+
+def test_losses_and_modules_without_parameters() -> None:
+    config = VerifyConfig(test_kind=TestKind.TRAINING, verify_last=False)
+    for loss in (None, pybuda.op.loss.L1Loss("l1")):
+        done = verify_module(Doubled("m"), [(2, SIZE, SIZE)], config, loss_module=loss)
+        assert [one.stage for one in done] == ["OUTPUTS", "GRADIENTS", "FULL"]
+    parts = [Doubled("first"), Doubled("second")]
+    done = verify_module_pipeline(parts, [(2, SIZE, SIZE)], config, device_types=["TTDevice", "TTDevice"])
+    assert len(done) == 5
+
+
+def test_stored_formats_of_inputs() -> None:
+    seen: list[torch.Tensor] = []
+
+    def keep(reference: torch.Tensor, value: torch.Tensor) -> bool:
+        seen.append(reference)
+        return torch.equal(reference, value)
+
+    config = VerifyConfig(golden_compare_callback=keep, verify_last=False)
+    stored = [[{"dev_data_format": pybuda.DataFormat.Bfp8_b}]]
+    verify_module(Doubled("m"), [(2, SIZE, SIZE)], config, input_params=stored)  # type: ignore[arg-type]
+    for value in seen:
+        assert torch.equal(value / 2, quantize(value / 2, pybuda.DataFormat.Bfp8_b))
 
 
 def test_infinities_and_nans_count_where_they_differ() -> None:

@@ -7,6 +7,7 @@ import sys
 
 from torch_loom.pybuda import (
     _C,
+    ci,
     config,
     module,
     op,
@@ -126,6 +127,7 @@ __all__ = [
     "TensorShape",
     "VerifyConfig",
     "_internal_insert_fj_buffering_nop",
+    "ci",
     "compile_torch",
     "config",
     "configure_mixed_precision",

@@ -28,7 +28,7 @@ class Device(DeviceLoop):
     The original runs a process for each device; here it is a thread, so modules need not be picklable.
 
     Args:
-        name: unique in the program.
+        name: unique among the devices of a pipeline when it starts.
         mp_context: a context of ``multiprocessing`` that spawns: the device runs in a process of its own.
     """
 
@@ -58,19 +58,15 @@ class Device(DeviceLoop):
         """Place a module, or several that run one after another, on this device.
 
         Raises:
-            PyBudaError: no module, one that this kind of device cannot run, or two of one name.
+            PyBudaError: no module, or one that this kind of device cannot run.
         """
         placed = list(module) if isinstance(module, (tuple, list)) else [module]
-        names = {known.name for device in program.devices for known in device.modules}
         for one in placed:
             if not isinstance(one, Module):
                 raise PyBudaError(
                     f"device {self.name!r} takes modules of PyBuda, not {type(one).__name__}: wrap a "
                     "torch.nn.Module in PyTorchModule"
                 )
-            if one.name in names:
-                raise PyBudaError(f"a module {one.name!r} is placed already: modules need different names")
-            names.add(one.name)
             self._check_module(one)
         self._changed()
         for one in placed:
@@ -292,15 +288,7 @@ class Program:
         return [device for device in self.devices if device.modules]
 
     def register(self, device: Device) -> None:
-        """Append a device.
-
-        Raises:
-            PyBudaError: another has its name.
-        """
-        if any(known.name == device.name for known in self.devices):
-            raise PyBudaError(
-                f"there is a device {device.name!r} already: take another name, or call pybuda_reset()"
-            )
+        """Append a device."""
         self.devices.append(device)
 
     def forget(self) -> None:

@@ -253,7 +253,7 @@ def _quantise_named(graph: fx.GraphModule, node: fx.Node, context: Context) -> N
         rule = facts(node).tags.get(OPERANDS, {})
         name, with_activations = rule.get(place, rule.get(None, ("", False)))
         value = value_of(source)
-        if not name or not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+        if not name or not _is_rounded(value):
             continue
         if with_activations or _origin(source).name in context.parameters:
             with graph.graph.inserting_before(node):
@@ -263,6 +263,12 @@ def _quantise_named(graph: fx.GraphModule, node: fx.Node, context: Context) -> N
             facts(rounded).fused_into = facts(node).fused_into or node.name
             facts(rounded).format = name
             node.replace_input_with(source, rounded)
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether a value is one that formats are for; sparse matrices, which pick elements, are not."""
+    is_dense = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return is_dense and value.dtype.is_floating_point
 
 
 def _operands(node: fx.Node) -> list[fx.Node]:
@@ -286,9 +292,7 @@ def _quantise_operands(
         return
     for source in node.all_input_nodes:
         value = value_of(source)
-        if _origin(source).op != "placeholder" or not isinstance(value, torch.Tensor):
-            continue
-        if not value.dtype.is_floating_point:
+        if _origin(source).op != "placeholder" or not _is_rounded(value):
             continue
         key = (source, name)
         if key not in done:

@@ -174,6 +174,8 @@ def _ready_devices(training: bool, config: CompilerConfig) -> list[Device]:
     devices = program.placed
     if not devices:
         raise PyBudaError("nothing is placed: place_module() on a device first")
+    _check_names("device", [device.name for device in devices])
+    _check_names("module", [module.name for device in devices for module in device.modules])
     if training:
         check_training(devices)
     inside = [device.name for device in devices if device.mp_context is not None]
@@ -182,6 +184,14 @@ def _ready_devices(training: bool, config: CompilerConfig) -> list[Device]:
             f"op_intermediates_to_save: devices in processes of their own keep none: {', '.join(inside)}"
         )
     return devices
+
+
+def _check_names(kind: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PyBudaError(
+            f"two {kind}s of a pipeline are called {twice[0]!r}: give each its own, or call pybuda_reset()"
+        )
 
 
 def _keep_intermediates(stages: Sequence[Stage], names: list[str], sink: GuardedQueue) -> None:

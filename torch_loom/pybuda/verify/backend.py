@@ -210,7 +210,9 @@ def _whole(
         if training:
             targets.append(tuple(torch.rand_like(value) for value in values[: 1 if loss_module else None]))
             values = flatten_outputs(compute_loss(*values, *targets[-1]))
-            torch.autograd.backward(values, [torch.ones_like(value) for value in values])
+            values = [value for value in values if value.requires_grad] or values
+            if values[0].requires_grad:  # modules without parameters have nothing to train
+                torch.autograd.backward(values, [torch.ones_like(value) for value in values])
         expected.append([value.detach() for value in values])
     if training:
         devices[-1].place_loss_module(loss)

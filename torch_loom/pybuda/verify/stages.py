@@ -159,7 +159,8 @@ def _gradients(
                 _weights(out, config.scale_loss) if losses is None else losses[n].to(out)
                 for n, out in enumerate(outputs)
             ]
-            torch.autograd.backward(outputs, weights)
+            if outputs:
+                torch.autograd.backward(outputs, weights)
         found.append(([leaf.grad for leaf in leaves], one.gradients()))
         one.zero_grad()
     (expected_inputs, expected), (got_inputs, got) = found
