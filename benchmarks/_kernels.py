@@ -71,8 +71,19 @@ def product(a, b, out, size, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
 
 
 @triton.jit
-def attention(q, k, v, out, scale, length, WIDTH: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
-    """Causal, of (batch and head, length, width), a tile of keys after the other."""
+def attention(
+    q,
+    k,
+    v,
+    out,
+    scale,
+    length,
+    WIDTH: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    CAUSAL: tl.constexpr = True,
+):
+    """Of (batch and head, length, width), a tile of keys after the other."""
     first = tl.program_id(0) * M
     offset = tl.program_id(1) * length * WIDTH
     rows = first + tl.arange(0, M)
@@ -82,11 +93,12 @@ def attention(q, k, v, out, scale, length, WIDTH: tl.constexpr, M: tl.constexpr,
     highest = tl.full([M], -float("inf"), dtype=tl.float32)
     sums = tl.zeros([M], dtype=tl.float32)
     total = tl.zeros([M, WIDTH], dtype=tl.float32)
-    for begin in range(0, first + M, N):
+    for begin in range(0, first + M if CAUSAL else length, N):
         at = begin + columns
         keys = tl.load(k + offset + at[None, :] * WIDTH + widths[:, None])
         scores = tl.dot(queries, keys) * (scale * 1.44269504)
-        scores = tl.where(rows[:, None] >= at[None, :], scores, -float("inf"))
+        if CAUSAL:
+            scores = tl.where(rows[:, None] >= at[None, :], scores, -float("inf"))
         now = tl.maximum(highest, tl.max(scores, 1))
         powers = tl.exp2(scores - now[:, None])
         factor = tl.exp2(highest - now)

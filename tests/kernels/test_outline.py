@@ -84,3 +84,34 @@ def test_programs_that_share_a_core() -> None:
     # 48 KiB of operands in two stages: two programs have 192 of 228 KiB.
     assert launches.resident_programs(launched("product", num_warps=8), chip) == 1
     assert launches.resident_programs(launched("product", num_warps=16, num_stages=2), chip) == 1
+
+
+def test_what_waits_for_a_product_is_counted_besides() -> None:
+    found = work("scored", (10, 1, 1))
+    # Of two powers one does not wait; the sum and the store do.
+    assert (found.slow, found.waiting_slow) == (10 * 2 * 256, 10 * 256)
+    assert (found.operations, found.waiting) == (10 * 2 * 256, 10 * 2 * 256)
+    assert work("product", (8, 1, 1)).waiting == 0
+
+
+def test_a_program_that_is_alone_on_its_core_waits_for_its_products() -> None:
+    sizes = dict.fromkeys((3, 4, 5), 8192)
+    done = work("product", (132, 1, 1), sizes)
+    alone = time("product", done, (1e6, 1e6), num_warps=32)
+    assert alone.resident == 1
+    waits = done._replace(operations=done.operations + 1e9, waiting=1e9)
+    overlaps = time("product", waits._replace(waiting=0.0), (1e6, 1e6), num_warps=32).compute_ns
+    behind = time("product", waits, (1e6, 1e6), num_warps=32).compute_ns
+    clock = rates.rates(load("h100")).clock_ghz
+    assert alone.compute_ns < overlaps < behind
+    assert behind == pytest.approx(alone.compute_ns + 1e9 / 128 / 132 / clock, rel=0.1)
+
+
+def test_what_a_core_keeps_it_reads_again_from_its_own_cache() -> None:
+    done = work("add", (1024, 1, 1))
+    again = done._replace(read_bytes=3 * done.read_bytes)
+    near, far = (
+        time("add", again._replace(programs=programs), (done.read_bytes, done.written_bytes)).memory_ns
+        for programs in (1024, 8)
+    )
+    assert time("add", done, (done.read_bytes, done.written_bytes)).memory_ns < near < far

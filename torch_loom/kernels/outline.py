@@ -19,6 +19,7 @@ from typing import Any
 from torch_loom.kernels.emission.types import byte_size
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.ttir.model import (
+    Block,
     Function,
     Module,
     Op,
@@ -59,8 +60,8 @@ def outline_of(module: Module) -> dict[str, Any]:
 
     Returns:
         ``body``, a list of statements; ``numbers``, the places of the arguments that decide how often
-        loops turn; ``carried_bytes``, of the blocks that loops carry; ``shared_bytes``, of the operands of
-        products.
+        loops turn; ``carried_bytes``, of the blocks that loops carry, and of products that they make besides;
+        ``shared_bytes``, of the operands of products.
     """
     return _Outliner(module).outlined()
 
@@ -116,7 +117,11 @@ class _Outliner:
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[Any]:
         found: list[Any] = []
         work: dict[str, Any] = {}
+        # What waits for a product among these ops.
+        behind: set[Value] = set()
         for op in ops:
+            if op.name in ("tt.dot", "tt.dot_scaled") or not behind.isdisjoint(op.operands):
+                behind.update(op.results)
             if op.name in kinds.TERMINATORS or op.name in kinds.HINTS:
                 continue
             if op.name in kinds.CONTROL:
@@ -127,7 +132,7 @@ class _Outliner:
             elif op.name in _FOLLOWED and all(not isinstance(one.type, Tensor) for one in op.results):
                 found.append(self._set(op))
             else:
-                self._add(work, op)
+                self._add(work, op, waits=not behind.isdisjoint(op.operands))
         if work:
             found.append(["work", work])
         return found
@@ -162,7 +167,7 @@ class _Outliner:
         body = op.regions[0].only
         self._deciding += op.operands[:3]
         blocks = [one.type for one in body.arguments if isinstance(one.type, Tensor)]
-        carried_bytes = sum(one.size * byte_size(one.element) for one in blocks)
+        carried_bytes = sum(one.size * byte_size(one.element) for one in blocks) + self._made_bytes(body)
         self._carried_bytes = max(self._carried_bytes, carried_bytes)
         pairs = zip(body.arguments[1:], op.operands[3:], strict=True)
         carried = [[self._number(one), self._number(begin)] for one, begin in pairs]
@@ -171,10 +176,22 @@ class _Outliner:
         inner = self._ops(body.ops, depth)
         return [["for", self._number(body.arguments[0]), low, high, step, carried, inner, ends]]
 
-    def _add(self, work: dict[str, Any], op: Op) -> None:
+    @staticmethod
+    def _made_bytes(body: Block) -> int:
+        """Return the bytes of the largest product that a turn makes and uses up, as it is and narrowed.
+
+        Scores of attention are one: they are in registers together with what the loop carries.
+        """
+        ends = set(body.ops[-1].operands)
+        made = [op.result.type for op in body.ops if op.name == "tt.dot" and not ends & set(op.results)]
+        return max((one.size * 6 for one in made if isinstance(one, Tensor)), default=0)
+
+    def _add(self, work: dict[str, Any], op: Op, *, waits: bool) -> None:
         def add(key: str, amount: float) -> None:
             if amount:
                 work[key] = work.get(key, 0) + amount
+            if amount and waits and key in ("operations", "slow"):
+                work[f"waiting_{key}"] = work.get(f"waiting_{key}", 0) + amount
 
         if op.name in kinds.LOADS or op.name in kinds.STORES or op.name in ("tt.atomic_rmw", "tt.atomic_cas"):
             pointer = op.operands[0].type

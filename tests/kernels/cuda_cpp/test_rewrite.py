@@ -139,7 +139,7 @@ def test_options_of_nvcc() -> None:
     )
     command = nvcc.parse(words.split())
     assert (command.sources, command.output, command.compiles) == (["a.cu"], "a.o", True)
-    assert command.compile == ["-fopenmp", "-Wall", "-fPIC", "-std=c++17", "-O3"]
+    assert command.compile == ["-fopenmp", "-Wall", "-fPIC", "-std=c++20", "-O3"]
     assert command.preprocess == ["-DA=1", "-I", "/x", "-isystem", "/y", "-MD", "-MF", "d"]
     with pytest.raises(ValueError, match="--frobnicate"):
         nvcc.parse(["--frobnicate", "a.cu"])

@@ -33,6 +33,8 @@ _EDGE = 7.0
 # Of what programs with products read again, how much comes from the cache one by one. Chosen so that products
 # of 8192 with tiles of 128 x 256 reach the six tenths of an H100's peak that are usual for them.
 _AGAIN = 0.75
+# Bytes a cycle out of a core's own cache (NVIDIA A100 Tensor Core GPU Architecture, 2020; as in later ones).
+_CORE_CACHE_BYTES = 128.0
 # What a thread needs besides blocks.
 _SPARE_REGISTERS, _MOST_REGISTERS = 32, 255
 
@@ -44,6 +46,7 @@ class Work(NamedTuple):
         programs: how many there are.
         read_bytes, written_bytes: of all programs, from wherever.
         operations, slow: results of arithmetic, and of functions that a core has few units for.
+        waiting, waiting_slow: those of them that need a product of the same turn.
         products: by dtype and tile (m, n, k) how many of those.
         turns: how many loads wait for one another in the longest program that was looked at.
     """
@@ -53,6 +56,8 @@ class Work(NamedTuple):
     written_bytes: float
     operations: float
     slow: float
+    waiting: float
+    waiting_slow: float
     products: Mapping[tuple[str, int, int, int], float]
     turns: float
 
@@ -121,6 +126,8 @@ def work_of(outline: Mapping[str, Any], grid: tuple[int, int, int], numbers: Map
         totals.get("written", 0.0) * scale,
         totals.get("operations", 0.0) * scale,
         totals.get("slow", 0.0) * scale,
+        totals.get("waiting_operations", 0.0) * scale,
+        totals.get("waiting_slow", 0.0) * scale,
         products,
         longest,
     )
@@ -301,16 +308,22 @@ def launch_time(
     full = rates.cache_bytes * rates.cache_full_share
     cached = min(1.0, max(0.0, (none - sum(footprint)) / (none - full)))
     memory = moved * (cached / rates.cache_bytes_per_ns + (1 - cached) / rates.dram_bytes_per_ns)
-    memory += again * (_AGAIN if work.products else 1.0) / rates.cache_bytes_per_ns
     programs = max(work.programs, 1)
-    core_ns = work.operations / programs / (_LANES * rates.clock_ghz)
-    core_ns += work.slow / programs / (_SLOW_LANES * rates.clock_ghz)
+    # What programs read again, and what all read, a core has in its own cache if there is room for it.
+    kept = read / programs * resident <= (chip.shared_memory_per_core_bytes or 0)
+    if kept and not work.products:
+        memory += again / (_CORE_CACHE_BYTES * rates.clock_ghz * rates.cores)
+    else:
+        memory += again * (_AGAIN if work.products else 1.0) / rates.cache_bytes_per_ns
+    core_ns = (work.operations / _LANES + work.slow / _SLOW_LANES) / programs / rates.clock_ghz
+    waiting_ns = (work.waiting / _LANES + work.waiting_slow / _SLOW_LANES) / programs / rates.clock_ghz
     products_ns = 0.0
     for (dtype, m, n, k), count in work.products.items():
         rate = rates.flops_per_ns.get(dtype, rates.flops_per_ns["float32"]) / rates.cores
         reached = m * n / ((m + _EDGE) * (n + _EDGE))
         products_ns += 2.0 * m * n * k * count / programs / (rate * reached)
-    one_ns = overlapped(core_ns, products_ns)
+    # A program waits for its product; another one on the core may do something else meanwhile.
+    one_ns = max(overlapped(core_ns, products_ns), (waiting_ns + products_ns) / resident)
     # The busiest core has one program more than others where they do not come out even.
     compute = math.ceil(programs / rates.cores) * one_ns
     waves = math.ceil(programs / (rates.cores * resident))

@@ -89,6 +89,7 @@ _COMPILE = (
     "-fsanitize=integer-divide-by-zero",
     "-fno-sanitize-recover=integer-divide-by-zero",
 )
+_LATER_STANDARDS = ("20", "2a", "23", "2b", "26", "2c")
 # Each access calls a function, and no stack or variable gets a zone of its own.
 CHECKED = (
     *("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-fsanitize=bounds"),
@@ -175,8 +176,10 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         command.preprocess.append(word)
     elif word.startswith(("-L", "-l")) and not word.startswith("-lineinfo"):
         command.link.append(word)
+    elif word in ("-std", "--std"):
+        command.compile.append(_standard(value()))
     elif word.startswith(("-std=", "--std=")):
-        command.compile.append(word.replace("--std=", "-std="))
+        command.compile.append(_standard(word.partition("=")[2]))
     elif word in ("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-G", "--debug", "--device-debug", "-pthread"):
         command.compile.append({"-G": "-g", "--debug": "-g", "--device-debug": "-g"}.get(word, word))
     elif word.startswith(_IGNORED) or word in ("-v", "--verbose", "-w"):
@@ -187,6 +190,11 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         raise ValueError(f"the option {word} is not known to torch-loom's nvcc")
     else:
         command.sources.append(word)
+
+
+def _standard(name: str) -> str:
+    """Return the option for the standard of C++ that is asked for; the headers need that of 2020."""
+    return f"-std={name if name[-2:] in _LATER_STANDARDS else 'c++20'}"
 
 
 @cache

@@ -160,8 +160,10 @@ def _sources() -> str:
     """Return the digest of what makes the text of a kernel."""
     folder = Path(__file__).parents[1]
     digest = hashlib.sha256(triton.__version__.encode())
-    for part in ("ttir", "lowering", "emission", "triton"):
-        for path in sorted((folder / part).rglob("*")):
-            if path.suffix in (".py", ".h"):
-                digest.update(path.read_bytes())
+    parts = [
+        path for part in ("ttir", "lowering", "emission", "triton") for path in (folder / part).rglob("*")
+    ]
+    for path in sorted([folder / "outline.py", *parts]):
+        if path.suffix in (".py", ".h"):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
