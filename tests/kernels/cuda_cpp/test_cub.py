@@ -72,3 +72,9 @@ def test_reductions_and_prefix_sums() -> None:
     sums = torch.zeros(2, 192, dtype=torch.int32, device="loom")
     kernel("prefix_sums")((2,), (64,), (z.to("loom"), sums))
     assert torch.equal(sums.cpu(), (z.cumsum(1) - z).int())
+
+
+def test_rows_of_a_block_that_a_warp_scans() -> None:
+    x, y = torch.arange(128.0), torch.zeros(128, device="loom")
+    kernel("sums_behind")((1,), (128,), (x.to("loom"), y))
+    assert torch.equal(y.cpu(), x.sum() - x.cumsum(0))

@@ -1,6 +1,7 @@
 // Kernels in the style of published ones: a selective scan and a causal convolution over items that each thread
 // holds, by cub, static switches and vector loads; a rasteriser of tiles.
 #include <cub/cub.cuh>
+#include <cuda/std/utility>
 
 template <int kThreads_, int kItems_, bool kIsEven_>
 struct ScanTraits {
@@ -170,4 +171,32 @@ __global__ void prefix_sums(const int* x, int* y) {
   cub::LoadDirectBlocked(threadIdx.x, x + blockIdx.x * 192, items);
   Scan(storage).ExclusiveSum(items, items, all);
   cub::StoreDirectBlocked(threadIdx.x, y + blockIdx.x * 192, items);
+}
+
+// Sums of what stands behind each value: rows of the block, which its first warp sums and then scans.
+__global__ void sums_behind(const float* x, float* y) {
+  using Layout = cub::BlockRakingLayout<float, 128>;
+  __shared__ Layout::TempStorage storage;
+  *Layout::PlacementPtr(storage, threadIdx.x) = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < Layout::RAKING_THREADS) {
+    float* row = Layout::RakingPtr(storage, threadIdx.x);
+    float own = 0;
+    for (int i = 0; i < Layout::SEGMENT_LENGTH; ++i) own += row[i];
+    const unsigned all = cub::WarpMask<32>(0);
+    float behind = own;
+    for (int step = 1; step < 32; step *= 2) {
+      const float other = cub::ShuffleDown<32>(behind, step, 31, all);
+      if (threadIdx.x + step < 32) behind += other;
+    }
+    float sum = cub::ShuffleDown<32>(behind, 1, 31, all);
+    if (threadIdx.x == 31) sum = 0;
+    for (int i = Layout::SEGMENT_LENGTH - 1; i >= 0; --i) {
+      const float value = row[i];
+      row[i] = sum;
+      sum += ::cuda::std::forward<const float&>(value);
+    }
+  }
+  __syncthreads();
+  y[threadIdx.x] = *Layout::PlacementPtr(storage, threadIdx.x);
 }

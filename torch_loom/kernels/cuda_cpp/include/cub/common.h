@@ -8,6 +8,12 @@
 #define CUB_MAJOR_VERSION 2
 #define CUB_MINOR_VERSION 5
 #define CUB_PTX_ARCH 800
+#define CUB_WARP_THREADS(arch) 32
+#define CUB_LOG_WARP_THREADS(arch) 5
+#define CUB_PTX_WARP_THREADS 32
+#define CUB_PTX_LOG_WARP_THREADS 5
+#define CUB_MIN(a, b) (((b) < (a)) ? (b) : (a))
+#define CUB_MAX(a, b) (((a) < (b)) ? (b) : (a))
 #define CUB_NS_QUALIFIER ::cub
 #define CUB_NAMESPACE_BEGIN namespace cub {
 #define CUB_NAMESPACE_END }
@@ -100,6 +106,26 @@ static inline unsigned LaneId() { return loom_cuda::lane(); }
 static inline unsigned WarpId() { return loom_cuda::thread_rank() / 32; }
 static inline void CTA_SYNC() { __syncthreads(); }
 static inline void WARP_SYNC(unsigned mask) { __syncwarp(mask); }
+// Lanes of the group of `N` with this number.
+template <int N>
+static inline unsigned WarpMask(unsigned group) {
+  return N == 32 ? 0xffffffffU : ((1U << N % 32) - 1) << group * N;
+}
+// Among `N` lanes in a row; past the first or the last lane, a lane keeps its own.
+template <int N, typename T>
+static inline T ShuffleUp(T value, int offset, int first, unsigned mask) {
+  const int own = static_cast<int>(loom_cuda::lane()) % N;
+  return __shfl_sync(mask, value, own - offset < first ? own : own - offset, N);
+}
+template <int N, typename T>
+static inline T ShuffleDown(T value, int offset, int last, unsigned mask) {
+  const int own = static_cast<int>(loom_cuda::lane()) % N;
+  return __shfl_sync(mask, value, own + offset > last ? own : own + offset, N);
+}
+template <int N, typename T>
+static inline T ShuffleIndex(T value, int source, unsigned mask) {
+  return __shfl_sync(mask, value, source, N);
+}
 template <int N>
 struct Log2 {
   enum { VALUE = N <= 1 ? 0 : 1 + Log2<(N + 1) / 2>::VALUE };

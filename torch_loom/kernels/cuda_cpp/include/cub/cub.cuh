@@ -1,6 +1,7 @@
 #pragma once
 #include "cub/block/block_exchange.cuh"
 #include "cub/block/block_load.cuh"
+#include "cub/block/block_raking_layout.cuh"
 #include "cub/block/block_reduce.cuh"
 #include "cub/block/block_scan.cuh"
 #include "cub/block/block_store.cuh"
