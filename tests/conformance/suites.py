@@ -42,7 +42,10 @@ _FOLDERS = re.compile(r"(?<![\w:/.])(?:/[\w.+-]+)+/(?=[\w.+-])")
 NEEDS = {
     "the network": r"ConnectionError|offline|connect to|huggingface\.co|Max retries|LocalEntryNotFound",
     "the SciPy that it was written for": r"Parameter Nx=0 is not a positive integer",
-    "a CUDA kernel or Triton": r"mta_called|[Tt]riton|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required",
+    "a CUDA kernel or Triton": (
+        r"mta_called|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required"
+        r"|[Tt]riton (is )?not (available|installed)|working triton installation|No module named 'triton'"
+    ),
     "a library of NVIDIA's": (
         r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN|_cusparselt"
     ),

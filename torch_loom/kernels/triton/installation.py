@@ -74,15 +74,18 @@ def _time_no_choices() -> None:
                 f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define "
                 "auto-tuned symbols."
             )
-        if loom_config.value(settings.AUTOTUNE) == "model":
-            forecast = importlib.import_module("torch_loom.kernels.triton.forecast")
-            return [forecast.seconds_of_choice(self, args, config, meta)] * 3  # the quantiles asked for
+        by_model = loom_config.value(settings.AUTOTUNE) == "model"
+        seconds = 0.0
         # `nargs` is a new one for each choice among configurations.
-        if getattr(self, "_loom_has_chosen_for", None) is not self.nargs:
+        if by_model or getattr(self, "_loom_has_chosen_for", None) is not self.nargs:
             if not _can_launch(self, args, config, meta):
-                return [math.inf] * 3
-            self._loom_has_chosen_for = self.nargs
-        return [0.0] * 3
+                seconds = math.inf
+            elif by_model:
+                forecast = importlib.import_module("torch_loom.kernels.triton.forecast")
+                seconds = forecast.seconds_of_choice(self, args, config, meta)
+            else:
+                self._loom_has_chosen_for = self.nargs
+        return [seconds] * 3  # the quantiles that Triton asks for
 
     CUDA_NAME.put(autotuner.Autotuner, _bench=bench)
 
@@ -92,14 +95,16 @@ def _can_launch(tuner: Any, arguments: tuple[Any, ...], config: Any, meta: dict[
     errors = importlib.import_module("triton.compiler.errors")
     resources = importlib.import_module("triton.runtime.errors").OutOfResources
     current = {**meta, **config.all_kwargs()}
+    named = {**tuner.nargs, **current}
     try:
         threads = 32 * (current.get("num_warps") or 4)
         if threads > _MAX_THREADS:
             raise resources(threads, _MAX_THREADS, "threads")
+        if config.pre_hook is not None:  # as Triton does: blocks of descriptors depend on the configuration
+            config.pre_hook(named)
         # Makes its text and does not compile it for the host.
         tuner.fn.run(*arguments, **{**current, "warmup": True})
     except (errors.CompileTimeAssertionFailure, resources) as error:
-        named = {**tuner.nargs, **current}
         tuner.pre_hook(named)
         tuner.post_hook(named, exception=error)
         return False
