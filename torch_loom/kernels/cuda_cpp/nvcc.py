@@ -82,6 +82,8 @@ _COMPILE = (
     "-fno-strict-aliasing",
     # Kernels are this library's own, and may be part of the loop that calls them.
     "-fno-semantic-interposition",
+    # What nvcc takes, as a name in a class that means something else there than around it.
+    "-fpermissive",
     # Static variables of templates are each library's own.
     "-fno-gnu-unique",
     # A stack that is used up faults below it, and not in another one.

@@ -48,6 +48,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
         manager = ir.pass_manager(module.context)
         manager.enable_debug()
         passes.common.add_inliner(manager)
+        # Before others make loads of descriptors that no pass turns into addresses.
+        _add_rewrites(manager)
         passes.common.add_canonicalizer(manager)
         passes.ttir.add_combine(manager)
         passes.ttir.add_reorder_broadcast(manager)
@@ -123,17 +125,22 @@ _NO_GPU = {
 }
 
 
+def _add_rewrites(manager: Any) -> None:
+    """Have blocks of tensors in memory, which block pointers and descriptors name, become blocks of addresses."""
+    for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
+        rewrite = getattr(passes.ttir, name, None)
+        if rewrite is not None:
+            rewrite(manager)
+
+
 def _with_addresses(module: Any) -> Any:
-    """Make blocks of tensors in memory, which block pointers and descriptors name, blocks of addresses."""
+    """Return a module without descriptors: one that a program has given as text may have them."""
     text = str(module)
     if "!tt.tensordesc" not in text and "tt.make_tensor_ptr" not in text:
         return module
     manager = ir.pass_manager(module.context)
     manager.enable_debug()
-    for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
-        rewrite = getattr(passes.ttir, name, None)
-        if rewrite is not None:
-            rewrite(manager)
+    _add_rewrites(manager)
     passes.common.add_canonicalizer(manager)
     passes.ttir.add_combine(manager)
     passes.ttir.add_reorder_broadcast(manager)

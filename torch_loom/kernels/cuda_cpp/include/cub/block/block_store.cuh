@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cub/common.h"
+#include "cub/block/block_exchange.cuh"
 
 namespace cub {
 
