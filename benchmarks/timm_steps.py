@@ -24,15 +24,18 @@ from torch_loom.chips.cost.fit import Timing
 from torch_loom.chips.cost.lower import lower
 
 GPUS = {"3090": "rtx3090", "4090": "rtx4090", "5090": "rtx5090"}
+# PyTorch 2.0 has the first attention in one kernel.
+BEFORE_FUSED, FUSED = "pt1", "_scaled_dot_product"
 DEVICE = "loom"
 # Nothing is kept on a device that executes nothing: any step fits.
 SETTINGS = {"driver": "null", "memory": "1TiB", "chip": "h200"}
 
 
-def traced(name: str, mode: str, layout: str, shape: list[int]) -> list[Op]:
-    """Return the ops of a step of a model."""
+def traced(name: str, mode: str, layout: str, shape: list[int], is_fused: bool = True) -> list[Op]:
+    """Return the ops of a step of a model; its attention in one kernel, or before PyTorch 2.0 in several."""
     import timm
 
+    timm.layers.set_fused_attn(is_fused)
     if not torch.loom.is_initialized():  # type: ignore[attr-defined]
         torch.loom.configure(**SETTINGS)  # type: ignore[attr-defined]
     size = {} if shape[1] == 224 else {"img_size": shape[1]}
@@ -104,6 +107,12 @@ class Traces:
     def ops(self, row: dict[str, Any]) -> list[tuple[Op, int]]:
         """Return the ops of a step and how often each runs; none where it cannot be traced."""
         step = (row["model"], row["mode"], row["layout"], row["shape"])
+        found = self._ops(step)
+        if row["pt"].startswith(BEFORE_FUSED) and any(op.name.startswith(FUSED) for op, _ in found):
+            return self._ops((*step, False))
+        return found
+
+    def _ops(self, step: tuple[Any, ...]) -> list[tuple[Op, int]]:
         key = json.dumps(step)
         if key not in self.known:
             try:
@@ -149,7 +158,7 @@ def timings(path: Path, traces: Traces) -> list[tuple[dict[str, Any], Timing]]:
     for row in json.loads(path.read_bytes())["rows"]:
         if row["gpu"] not in GPUS:
             continue
-        name = f"{row['model']} {row['mode']} {row['layout']} {row['shape']}"
+        name = f"{row['model']} {row['mode']} {row['layout']} {row['shape']} {row['pt']}"
         if name not in steps:
             counts: Counter[Kernel] = Counter()
             for op, count in traces.ops(row):
@@ -157,7 +166,7 @@ def timings(path: Path, traces: Traces) -> list[tuple[dict[str, Any], Timing]]:
                     counts[kernel] += count
             steps[name] = dict(counts)
         if steps[name]:
-            found.append((row, Timing(f"{name} {row['pt']}", steps[name], row["ms"] * 1e6)))
+            found.append((row, Timing(name, steps[name], row["ms"] * 1e6)))
     traces.save()
     return found
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from torch_loom import chips
-from torch_loom.chips.cost import Op, Tensor, sweep
-from torch_loom.chips.cost.formulas import algorithm
+from torch_loom.chips.cost import Op, Tensor, calibration, sweep
+from torch_loom.chips.cost.formulas import BATCHED, FUSED, IMPLICIT, algorithm
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import model
+from torch_loom.errors import ChipError
 
 DATA = Path(__file__).parent / "data"
 CONVOLUTIONS: list[dict[str, Any]] = json.loads((DATA / "neusight_convolutions.json").read_bytes())["rows"]
@@ -73,3 +74,59 @@ def test_sizes_of_products_in_neusight_files(tmp_path: Path) -> None:
         (kernel,) = case.kernels
         shapes.append((kernel.batch, kernel.m, kernel.n, kernel.k))
     assert shapes == [(27, 20, 144, 794), (27, 20, 794, 144)]
+
+
+def written(path: Path, rows: list[dict[str, Any]], **header: str) -> Path:
+    path.write_text(json.dumps({**header, "ops": rows}), encoding="utf-8")
+    return path
+
+
+def test_half_of_the_least_floor_was_beside_the_kernels(tmp_path: Path) -> None:
+    rows = [
+        {"op": "add", "shape": [1 << 24], "dtype": "float32", "ms": 0.13, "device_ms": 0.10},
+        {"op": "gelu", "shape": [1 << 24], "dtype": "float32", "ms": 0.15, "device_ms": 0.11},
+    ]
+    as_they_are = sweep.read(written(tmp_path / "plain.json", rows))
+    assert [case.device_ns for case in as_they_are] == [100_000.0, 110_000.0]
+    floored = written(tmp_path / "floored.json", rows, measured="device_ms: ms less the floor")
+    assert [case.device_ns for case in sweep.read(floored)] == pytest.approx([115_000.0, 125_000.0])
+
+
+def test_a_floored_row_without_its_whole_time_is_refused(tmp_path: Path) -> None:
+    row = {"op": "add", "shape": [8], "dtype": "float32", "device_ms": 0.1}
+    with pytest.raises(ChipError, match=r"ops\[0\]: ms = None"):
+        sweep.read(written(tmp_path / "sweep.json", [row], measured="ms less the floor"))
+
+
+def test_cudnn_7_takes_half_images_as_they_lie(tmp_path: Path) -> None:
+    row = {"op": "conv2d", "shape": [8, 64, 28, 64, 3, 1], "dtype": "float16", "device_ms": 0.1}
+    found = {}
+    for number, version in enumerate(("cuDNN 7.6.2", "cuDNN 8.9.2")):
+        (case,) = sweep.read(written(tmp_path / f"{number}.json", [row], torch=version))
+        found[version] = [kernel.family for kernel in case.kernels]
+    assert found == {
+        "cuDNN 7.6.2": ["convolution"],
+        "cuDNN 8.9.2": ["layout", "layout", "layout", "convolution"],
+    }
+
+
+def test_a_fit_takes_convolutions_by_what_ran(tmp_path: Path) -> None:
+    def row(channels: int, **names: str) -> dict[str, Any]:
+        shape = [8, channels, 28, 64, 3, 1]
+        return {"op": "conv2d", "shape": shape, "dtype": "float32", "device_ms": 0.1, **names}
+
+    rows = [
+        row(64, kernels="winograd_nonfused::data4x4;volta_sgemm_64x64_nn"),
+        row(64, algo="WINOGRAD"),
+        row(16, algo="IMPLICIT_GEMM"),
+        row(64, algo="IMPLICIT_GEMM"),  # of another class than it is given
+        row(64),
+    ]
+    cases = sweep.read(written(tmp_path / "sweep.json", rows))
+    assert [case.ran for case in cases] == [BATCHED, FUSED, IMPLICIT, IMPLICIT, ""]
+    told = calibration.timings(cases, as_ran=True)
+    assert [kernel.items for timing in told for kernel in timing.kernels] == [3.0, 2.0, 1.0, 0.0]
+    own = model(chips.load("v100"))
+    batched, fused, _, either = (own.total_ns(timing.kernels) for timing in told)
+    assert either == pytest.approx(min(batched, fused))
+    assert batched != fused

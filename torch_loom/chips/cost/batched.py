@@ -48,14 +48,16 @@ class Columns:
                 product = self.columns, self.n, np.ceil(self.k / 9), batch
             elif products == "gradient":
                 product = self.m, np.ceil(self.n / 9), self.columns, batch
-            self._tiles[key] = Tiles(product, formulas.PLANS[plan], cores)
+            self._tiles[key] = Tiles(product, plan, cores)
         return self._tiles[key]
 
 
 class Tiles:
     """Ways to cut products into tiles: arrays of kernels by tiles by splits."""
 
-    def __init__(self, product: Product, plan: formulas.Plan, cores: int) -> None:
+    def __init__(self, product: Product, name: str, cores: int) -> None:
+        plan = formulas.PLANS[name]
+        self.is_matrix = name.startswith("matrix")
         m, n, k, batch = (each[:, None, None] for each in product)
         tile_m, tile_n = (
             np.array(each, dtype=np.float64)[None, :, None] for each in zip(*plan.tiles, strict=True)
@@ -137,12 +139,12 @@ def _tiled(
     edge_ns = c["edge_cycles"] / rates.clock_ghz
     store_ns = (of.item_bytes * c["store_cycles"] / rates.clock_ghz)[:, None, None]
     step = overlapped(tiles.area * flop_ns, tiles.edge * edge_ns) * slow
-    compute = tiles.waves * ((tiles.depth + c["fill"]) * step + tiles.area * store_ns)
+    waves = np.maximum(tiles.waves, c.get("busy_outputs", 0.0) / tiles.area)
+    compute = waves * ((tiles.depth + c["fill"]) * step + tiles.area * store_ns)
     share = compute / (compute + rates.launch_ns + c["derate_ns"])
     compute = compute * (1.0 + c["derate"] * share * share)
-    total = overlapped(
-        compute, memory[:, None, None] * np.maximum(1.0, c["busy_share"] / np.maximum(tiles.busy, 1e-9))
-    )
+    moving = memory[:, None, None] * np.maximum(1.0, c["busy_share"] / np.maximum(tiles.busy, 1e-9))
+    total = np.hypot(compute, moving) if tiles.is_matrix else overlapped(compute, moving)
     partial = tiles.outputs * (4.0 * (tiles.splits + 1) + of.item_bytes[:, None, None])
     split = c["split_ns"] + partial / rates.cache_bytes_per_ns
     total = total + np.where(tiles.splits > 1, split, 0.0)
@@ -186,12 +188,13 @@ def batched_matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
 def _fastest(of: Columns, c: Coefficients, rates: Rates, is_deep: bool) -> Vector:
     memory = memory_ns(of, rates, c["memory_share"])
     plan = of.tiles("vector, deep" if is_deep else "vector", rates.cores)
-    best = c["start_ns"] + _tiled(of, plan, c, rates, memory)
+    implicit = c["start_ns"] + _tiled(of, plan, c, rates, memory)
     by_windows = (of.rows > 0) & (of.batch == 1)
     if not by_windows.any():
-        return np.asarray(rates.launch_ns + best)
+        return np.asarray(rates.launch_ns + implicit)
     channels = np.ceil((of.n if is_deep else of.k) / 9)
     outputs = of.m if is_deep else of.n
+    fused = np.full_like(implicit, np.inf)
     if not is_deep:
         flop_ns = 2.0 * rates.cores / of.flops(rates)
         tile = formulas.FUSED_TILE
@@ -199,7 +202,6 @@ def _fastest(of: Columns, c: Coefficients, rates: Rates, is_deep: bool) -> Vecto
         compute = np.maximum(waves, c["fused_lone"]) * (channels + c["fused_fill"]) * tile * tile
         compute = compute * formulas.FUSED_PRODUCTS * flop_ns / c["fused_share"]
         fused = c["fused_start_ns"] + overlapped(compute, memory)
-        best = np.where(by_windows, fused, best)
     spread = formulas.BATCHED_PRODUCTS * of.item_bytes * of.columns * (channels + outputs)
     moved = spread + formulas.BATCHED_PRODUCTS * of.item_bytes * channels * outputs
     rate = rates.dram_bytes_per_ns
@@ -207,7 +209,12 @@ def _fastest(of: Columns, c: Coefficients, rates: Rates, is_deep: bool) -> Vecto
     batched = _tiled(of, tiles, c, rates, moved / (rate * c["memory_share"])) * c["batched_cost"]
     batched = batched + (of.read + of.written + moved) / (rate * c["transform_share"])
     batched = batched + c["batched_start_ns"] + formulas.TRANSFORMATIONS * rates.launch_ns
-    return np.asarray(rates.launch_ns + np.where(by_windows, np.minimum(best, batched), best))
+    found = np.stack([implicit, fused, batched])
+    ran = of.items.astype(int) - 1
+    # Without tiles the first is the only one; with them it is no choice, but for gradients of weights.
+    chosen = np.where(by_windows, (found if is_deep else found[1:]).min(axis=0), implicit)
+    chosen = np.where(ran < 0, chosen, np.take_along_axis(found, np.maximum(ran, 0)[None], axis=0)[0])
+    return np.asarray(rates.launch_ns + chosen)
 
 
 def vector_convolution(of: Columns, c: Coefficients, rates: Rates) -> Vector:

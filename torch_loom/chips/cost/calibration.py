@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_loom.chips.cost.families import MAX_DRAM_SHARE, given_or_like
+from torch_loom.chips.cost.families import FAMILIES, MAX_DRAM_SHARE, given_or_like
 from torch_loom.chips.cost.fit import (
     RATE_LIMITS,
     RATES,
@@ -23,7 +23,7 @@ from torch_loom.chips.cost.fit import (
     moved,
     predicted,
 )
-from torch_loom.chips.cost.formulas import Rates
+from torch_loom.chips.cost.formulas import ALGORITHMS, IMPLICIT, Rates
 from torch_loom.chips.cost.sweep import Case
 
 PARTS = 5
@@ -46,11 +46,23 @@ class Calibration(NamedTuple):
     coefficients: Mapping[str, Mapping[str, float]]
 
 
-def timings(cases: Sequence[Case], card: int = 0) -> list[Timing]:
-    """Return cases of a sweep as the fit takes them; those without kernels of one chip are left out."""
-    return [
-        Timing(case.name, Counter(case.kernels), case.device_ns, card=card) for case in cases if case.kernels
-    ]
+def timings(cases: Sequence[Case], card: int = 0, as_ran: bool = False) -> list[Timing]:
+    """Return cases of a sweep as the fit takes them; those without kernels of one chip are left out.
+
+    With ``as_ran`` convolutions count by the algorithm that ran, where the sweep says which: its coefficients
+    are fitted to what it took. One of another class than the lowering gives it tells nothing and is left out.
+    """
+    found = []
+    for case in cases:
+        kernels = case.kernels
+        if as_ran and case.ran and kernels and FAMILIES[kernels[-1].family].formula == "vector_convolution":
+            kernel = kernels[-1]
+            if (kernel.rows > 0 and kernel.batch == 1) == (case.ran == IMPLICIT):
+                continue
+            kernels = (*kernels[:-1], kernel._replace(items=ALGORITHMS.index(case.ran) + 1.0))
+        if kernels:
+            found.append(Timing(case.name, Counter(kernels), case.device_ns, card=card))
+    return found
 
 
 def _components(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing]]]:
@@ -116,7 +128,7 @@ def fit_families(
             free = identified(members, rates, free_coefficients(families), known, dram_share)
             found = graded(fit(members, rates, free, known, starts, dram_share=dram_share), free)
             took = np.array([each.took_ns for each in members])
-            error = float(np.abs(np.log(predicted(members, rates, found) / took)).mean())
+            error = float(np.abs(predicted(members, rates, found) / took - 1.0).mean())
             if best is None or error < best[0]:
                 best = error, found
         assert best is not None

@@ -39,6 +39,7 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     "busy_share": Coefficient(
         "share", 1e-4, 10.0, "of the cores that must run to draw the memory's full rate"
     ),
+    "busy_outputs": Coefficient("outputs", 1.0, 1e6, "that a core must be at work on to run at full speed"),
     "derate": Coefficient("share", 1e-6, 10.0, "how much slower long dense work runs, for power"),
     "item_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core for one element"),
     "byte_cycles": Coefficient("cycles", 1e-6, 1e6, "of a core to read one byte, from the cache too"),
@@ -135,7 +136,13 @@ _WINOGRAD = {
     "transform_share": 0.7,
 }
 _CONVOLUTION = {**_MATMUL, "split_ns": 5000.0, "flop_share": 0.9, "fill": 40.0, "memory_share": 0.9}
-_CONVOLUTION_VECTOR = {**_VECTOR, "fill": 25.0, "split_ns": 5000.0, "memory_share": 0.8}
+_CONVOLUTION_VECTOR = {
+    **_VECTOR,
+    "fill": 25.0,
+    "split_ns": 5000.0,
+    "memory_share": 0.8,
+    "busy_outputs": 8192.0,
+}
 _ATTENTION = {
     "start_ns": 3100.0,
     "flop_share": 0.67,
@@ -237,7 +244,7 @@ FAMILIES: Mapping[str, Family] = {
     "batched_matmul_vector": Family(
         "batched_matmul",
         "batches of them",
-        {**_VECTOR, "least_tile": 1024.0},
+        {**_VECTOR, "least_tile": 1024.0, "busy_outputs": 8192.0},
         "matmul_vector",
     ),
     "convolution": Family("matmul", "as a matrix product, on matrix units", _CONVOLUTION),

@@ -183,8 +183,11 @@ class _Problem:
         return total
 
     def residuals(self, x: Vector) -> Vector:
-        """Return weighted errors, large ones damped, and how far the coefficients have strayed."""
-        error = np.log(np.maximum(self.predicted(x), 1e-9) / self.took)
+        """Return weighted errors, large ones damped, and how far the coefficients have strayed.
+
+        The error is a share of what was measured, as reports give it.
+        """
+        error = self.predicted(x) / self.took - 1.0
         return np.concatenate([_robust(error) * self.weight, self.strayed(x)])
 
     def plain(self, x: Vector) -> Vector:

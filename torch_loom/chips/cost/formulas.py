@@ -46,7 +46,7 @@ FUSED_TILE = 32
 FUSED_PRODUCTS, BATCHED_PRODUCTS = 16, 36
 # Transformations of source, weights and result, beside the products.
 TRANSFORMATIONS = 3
-ALGORITHMS = ("implicit", "winograd fused", "winograd batched")
+ALGORITHMS = IMPLICIT, FUSED, BATCHED = "implicit", "winograd fused", "winograd batched"
 
 
 class Rates(NamedTuple):
@@ -205,7 +205,10 @@ def _tiled(
     edge_ns = c["edge_cycles"] / rates.clock_ghz
     store_ns = kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
     fill, derate, busy_share = c["fill"], c["derate"], c["busy_share"]
+    busy_outputs = c.get("busy_outputs", 0.0)
     pause = rates.launch_ns + c["derate_ns"]
+    # Matrix units are so fast that what they wait for shows: their waiting overlaps less.
+    is_matrix = plan.startswith("matrix")
     splitting, cores = PLANS[plan], rates.cores
     m, n, k, batch = kernel.m, kernel.n, kernel.k, kernel.batch
     best = math.inf
@@ -213,11 +216,13 @@ def _tiled(
         plan, least_area, flop_ns, edge_ns, store_ns, slower(kernel, c)
     ):
         count = -(-m // tile_m) * -(-n // tile_n) * batch
+        # A core with few outputs at work waits for each step.
+        least = busy_outputs / (tile_m * tile_n)
         for splits in splitting.splits:
             if splits > 1 and (k < splitting.least_depth * splits or count * splits > 2 * cores):
                 break
             parts = count * splits
-            compute = -(-parts // cores) * ((-(-k // splits) + fill) * step + store)
+            compute = max(-(-parts // cores), least) * ((-(-k // splits) + fill) * step + store)
             if compute >= best:  # what follows only adds to it
                 continue
             # Dense work without pause draws more power than the clock's highest rate allows for.
@@ -225,7 +230,8 @@ def _tiled(
             compute *= 1.0 + derate * share * share
             # A few cores, those that have a part, cannot ask for all that the memory can give.
             busy = min(cores, parts) / cores
-            total = overlapped(compute, memory * max(1.0, busy_share / busy))
+            moving = memory * max(1.0, busy_share / busy)
+            total = math.hypot(compute, moving) if is_matrix else overlapped(compute, moving)
             if splits > 1:
                 partial = m * n * batch * (4.0 * (splits + 1) + kernel.item_bytes)
                 total += c["split_ns"] + partial / rates.cache_bytes_per_ns
@@ -308,7 +314,8 @@ def _algorithms(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) ->
 
 
 def _fastest(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) -> Time:
-    best = min(_algorithms(kernel, c, rates, is_deep))
+    found = _algorithms(kernel, c, rates, is_deep)
+    best = found[int(kernel.items) - 1] if kernel.items else min(found)
     launch = rates.launch_ns
     return Time(launch + best, best, memory_ns(kernel, rates, c["memory_share"]), launch)
 
