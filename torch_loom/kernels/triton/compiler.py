@@ -126,7 +126,7 @@ _NO_GPU = {
 
 
 def _add_rewrites(manager: Any) -> None:
-    """Have blocks of tensors in memory, which block pointers and descriptors name, become blocks of addresses."""
+    """Have blocks in memory, which block pointers and descriptors name, become blocks of addresses."""
     for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
         rewrite = getattr(passes.ttir, name, None)
         if rewrite is not None:
