@@ -38,6 +38,10 @@ def test_floats_of_eight_bits(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "eight_bits.py", NAME)
 
 
+def test_reductions_of_halves_by_a_descriptor(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "descriptor_reductions.py", NAME)
+
+
 def test_libraries_find_triton_and_inductor_generates_cpp(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "found.py", NAME)
 

@@ -18,6 +18,7 @@ from torch_loom import config
 from torch_loom.errors import UnsupportedKernelError
 from torch_loom.kernels.emission import emit
 from torch_loom.kernels.outline import outline_of
+from torch_loom.kernels.triton.float_reductions import as_sums, named_again
 from torch_loom.kernels.triton.library import HEADER, header_of
 from torch_loom.kernels.ttir import read
 
@@ -45,6 +46,7 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
         stages["cpp"] = lambda module, metadata: self._make_cpp(module, metadata, options)
 
     def _make_ttir(self, module: Any, metadata: dict[str, Any], options: Any, capability: int) -> Any:
+        module = as_sums(module)
         manager = ir.pass_manager(module.context)
         manager.enable_debug()
         passes.common.add_inliner(manager)
@@ -61,7 +63,7 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
 
     def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
         is_watched = config.watches_kernels()
-        known = read(str(_with_addresses(module)))
+        known = read(named_again(str(_with_addresses(module))))
         emitted = emit(known, is_watched=is_watched, num_threads=32 * options.num_warps)
         metadata["name"] = emitted.name
         for key, value in _NO_GPU.items():
@@ -138,6 +140,7 @@ def _with_addresses(module: Any) -> Any:
     text = str(module)
     if "!tt.tensordesc" not in text and "tt.make_tensor_ptr" not in text:
         return module
+    module = as_sums(module)
     manager = ir.pass_manager(module.context)
     manager.enable_debug()
     _add_rewrites(manager)
