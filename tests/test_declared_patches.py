@@ -26,6 +26,7 @@ OURS = {
     "late.py: setattr(sys.modules[package], last, module)": "a module of ours, in our own package",
     "tools/compile.py: sys.argv": "the arguments of the script that is run",
     "tools/plan.py: sys.argv": "the same",
+    "tools/local_ranks.py: sys.argv": "the same",
     "tools/pytest_plugin/unskip.py: unittest.skipIf": "while files of tests are imported: which are left in",
     "tools/pytest_plugin/unskip.py: unittest.skipUnless": "the same",
 }

@@ -100,9 +100,9 @@ ALLOWED = {
     "kernels": {"_C", "chips", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
-    "tools": {"_C", "device", "nvml", *STAIRCASE} | BESIDE,
+    "tools": {"_C", "device", "distributed", "nvml", *STAIRCASE} | BESIDE,
     "nvml": {"chips"} | BESIDE,
-    "distributed": {"_C", "device"} | BESIDE,
+    "distributed": {"_C", "chips", "device"} | BESIDE,
 }
 
 # The parts of torch_loom/device, lowest first; a part may import itself and what stands before it.

@@ -11,7 +11,12 @@
 #include <mutex>
 #include <tuple>
 
+#include "distributed/command.h"
 #include "distributed/communicator.h"
+#include "distributed/prices.h"
+#include "distributed/recorder.h"
+#include "distributed/work.h"
+#include "runtime/runtime.h"
 #include "torch/bindings/guarded.h"
 
 namespace py = pybind11;
@@ -23,22 +28,34 @@ namespace {
 using distributed::Communicator;
 using distributed::GroupOptions;
 using distributed::NcclConfig;
+using distributed::Prices;
+using distributed::Ranks;
 using std::chrono::milliseconds;
+using PythonLayout = std::function<int(const Ranks&)>;
 using PythonCost = std::function<int64_t(int, const std::string&, uint64_t, int)>;
 
 // Leaked, so that no Python object is released after the interpreter has gone.
-PythonCost*& python_cost() {
-  static PythonCost* cost = nullptr;
-  return cost;
+struct PythonPrices {
+  PythonLayout layout_of;
+  PythonCost cost_of;
+};
+PythonPrices*& python_prices() {
+  static PythonPrices* prices = nullptr;
+  return prices;
 }
 
-// Python is asked once for each kind, size and group.
-int64_t cost_of(int device, const char* name, uint64_t bytes, int num_ranks) {
-  using Key = std::tuple<int, std::string, uint64_t, int>;
+int layout_of(const Ranks& ranks) {
+  const py::gil_scoped_acquire gil;
+  return python_prices()->layout_of(ranks);
+}
+
+// Python is asked once for each kind, size and layout of the devices that the program sees.
+int64_t cost_of(int device, const char* name, uint64_t bytes, int layout) {
+  using Key = std::tuple<int64_t, int, std::string, uint64_t, int>;
   static auto* const mutex = new std::mutex;
   static auto* const known = new std::map<Key, int64_t>;
   constexpr size_t kMost = 1 << 16;
-  const Key key{device, name, bytes, num_ranks};
+  const Key key{runtime::detail::world.load(), device, name, bytes, layout};
   {
     const std::lock_guard<std::mutex> lock(*mutex);
     if (const auto found = known->find(key); found != known->end()) return found->second;
@@ -46,17 +63,71 @@ int64_t cost_of(int device, const char* name, uint64_t bytes, int num_ranks) {
   int64_t nanoseconds;
   {
     const py::gil_scoped_acquire gil;
-    nanoseconds = (*python_cost())(device, name, bytes, num_ranks);
+    nanoseconds = python_prices()->cost_of(device, name, bytes, layout);
   }
   const std::lock_guard<std::mutex> lock(*mutex);
   if (known->size() < kMost) known->emplace(key, nanoseconds);
   return nanoseconds;
 }
 
+distributed::Meet meet_in_python(py::object callback) {
+  // Let go of with the interpreter's lock, whoever is the last to have it.
+  auto* const held = new py::object(std::move(callback));
+  const std::shared_ptr<py::object> kept(held, [](py::object* object) {
+    const py::gil_scoped_acquire gil;
+    delete object;
+  });
+  return [kept](const std::string& key, const Ranks& members, const char* name, int64_t ready_ns) {
+    const py::gil_scoped_acquire gil;
+    return (*kept)(key, members, name, ready_ns).cast<int64_t>();
+  };
+}
+
 c10::intrusive_ptr<Communicator> make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                                       const c10::intrusive_ptr<GroupOptions>& options) {
   const py::gil_scoped_release no_gil;
   return c10::make_intrusive<Communicator>(store, rank, size, options);
+}
+
+py::object*& python_dump() {
+  static py::object* callback = nullptr;  // leaked
+  return callback;
+}
+
+void dump_in_python(int global_rank) {
+  const py::gil_scoped_acquire gil;
+  try {
+    (*python_dump())(global_rank);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("the dump of the flight recorder");
+  }
+}
+
+py::list records() {
+  const auto tensors = [](const std::vector<distributed::RecordedTensor>& all) {
+    py::list found;
+    for (const auto& one : all) found.append(py::make_tuple(one.sizes, c10::toString(one.dtype)));
+    return found;
+  };
+  py::list found;
+  for (const distributed::Recorded& one : distributed::recorder::entries()) {
+    py::dict entry;
+    entry["id"] = one.id;
+    entry["group"] = py::make_tuple(one.group->id, one.group->name, one.group->description, one.group->ranks);
+    entry["sequence"] = one.sequence;
+    entry["message_sequence"] = one.message_sequence;
+    entry["name"] = one.name;
+    entry["line"] = one.line;
+    entry["inputs"] = tensors(one.inputs);
+    entry["outputs"] = tensors(one.outputs);
+    entry["is_message"] = one.is_message;
+    entry["timeout_ms"] = one.timeout.count();
+    entry["created_ns"] = one.created_ns;
+    entry["started_ns"] = one.started_ns;
+    entry["completed_ns"] = one.completed_ns;
+    found.append(entry);
+  }
+  return found;
 }
 
 void bind_options(py::module_& m) {
@@ -115,10 +186,30 @@ void bind_distributed(py::module_& m) {
       .def("get_error", &Communicator::getError)
       .def("abort", &Communicator::abort, no_gil())
       .def("shutdown", &Communicator::shutdown, no_gil());
-  m.def("set_collective_cost", [](PythonCost cost) {
-    python_cost() = new PythonCost(std::move(cost));
-    distributed::set_cost_of(&cost_of);
+  m.def("set_collective_prices", [](PythonLayout layout, PythonCost cost) {
+    python_prices() = new PythonPrices{std::move(layout), std::move(cost)};
+    distributed::set_prices({&layout_of, &cost_of});
   });
+  m.def("set_collective_meeting", [](const py::object& meet, Ranks ranks) {
+    distributed::set_meeting(meet.is_none() ? distributed::Meet{} : meet_in_python(meet), std::move(ranks));
+  });
+  m.def("collective_traffic", [] {
+    py::list found;
+    for (const distributed::Traffic& one : distributed::traffic()) {
+      found.append(py::make_tuple(distributed::name_of(one.kind), one.num_ranks, one.calls, one.bytes));
+    }
+    return found;
+  });
+  m.def("set_collective_watchdog", [](size_t num_records, bool ends_process, bool blocks_host) {
+    distributed::recorder::set_capacity(num_records);
+    distributed::set_time_outs_end_process(ends_process);
+    distributed::set_waits_block_host(blocks_host);
+  });
+  m.def("set_collective_dump", [](py::object callback) {
+    python_dump() = new py::object(std::move(callback));
+    distributed::set_dump(&dump_in_python);
+  });
+  m.def("collective_records", &records);
   m.def("set_collective_checks", &distributed::set_checks);
   m.def("abort_collectives", &distributed::abort_all, no_gil());
 }

@@ -107,6 +107,7 @@ void Run::rounds(Show show, Take take, Count count) {
 void Run::check(std::span<const Operation> operations) {
   for (size_t rank = 1; rules_.one_device_each && rank < operations.size(); ++rank) {
     for (size_t other = 0; other < rank; ++other) {
+      if (operations[rank].machine != operations[other].machine) continue;
       if (operations[rank].device != operations[other].device) continue;
       throw Error("ncclInvalidUsage: Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
                   std::to_string(other) + " both on CUDA device " + std::to_string(operations[rank].device) +

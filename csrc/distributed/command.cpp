@@ -2,10 +2,12 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "distributed/recorder.h"
 #include "driver/error.h"
 
 namespace loom::distributed {
@@ -27,12 +29,11 @@ std::string timeout_text(const Command& command, int rank, std::chrono::millisec
          std::to_string(took.count()) + " milliseconds before timing out.";
 }
 
-bool ends_process() {
-  const char* const handling = std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING");
-  return handling == nullptr || std::string(handling) != "0";
-}
+std::atomic<bool> time_outs_end_process{true};
 
 }  // namespace
+
+void set_time_outs_end_process(bool ends) noexcept { time_outs_end_process = ends; }
 
 void Command::run(void* command, driver::Stream) { static_cast<Command*>(command)->run(); }
 
@@ -48,6 +49,7 @@ void Command::run() {
   const Rules rules{began + timeout, checks(), shared->name == "nccl"};
   std::string reason;
   try {
+    for (const int64_t record : records) recorder::start(record);
     transport.connect(rules.deadline);
     transport.check_failures();
     for (size_t i = 0; i < tasks.size();) {
@@ -60,13 +62,15 @@ void Command::run() {
         run_collective(transport, tasks[i++], rules);
       }
     }
+    for (const int64_t record : records) recorder::complete(record);
     return;
   } catch (const TimedOut& error) {
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Transport::Clock::now() - began);
     reason = timeout_text(*this, transport.rank(), took) + " " + error.what() + ": " +
              tasks.front().operation.text();
     shared->has_timed_out = true;
-    if (!checks() && ends_process()) {
+    if (!checks()) dump(global_rank);
+    if (!checks() && time_outs_end_process) {
       std::fprintf(stderr, "%s\nTo avoid data inconsistency, we are taking the entire process down.\n",
                    reason.c_str());
       std::fflush(stderr);

@@ -34,6 +34,7 @@ std::atomic<bool> are_checked{true};
 struct Registry {
   std::mutex mutex;
   std::vector<std::weak_ptr<Shared>> all;
+  std::map<std::string, int> num_made;  // by ranks
 };
 Registry& registry() {
   static auto* const instance = new Registry;
@@ -113,11 +114,15 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       options_(std::move(options)),
       shared_(std::make_shared<Shared>(own_connection(store), rank, size)) {
   shared_->name = options_->backend;
+  for (const int64_t one : global_ranks(-1)) group_key_ += std::to_string(one) + ",";
+  group_key_ = std::to_string(std::hash<std::string>{}(group_key_));
   if (auto* const parent = dynamic_cast<Communicator*>(options_->split_from.get())) parent->count_split();
   options_->split_from.reset();
   const std::lock_guard<std::mutex> lock(registry().mutex);
   std::erase_if(registry().all, [](const auto& one) { return one.expired(); });
   registry().all.push_back(shared_);
+  // Of the same ranks there may be several groups: all of these have made as many.
+  group_key_ += "." + std::to_string(registry().num_made[group_key_]++);
 }
 
 Communicator::~Communicator() = default;
@@ -179,7 +184,8 @@ void Communicator::record_parameters(const Step& step) {
     return sum;
   };
   const bool is_message = is_message_kind(operation.kind);
-  const auto sequence = std::make_tuple(static_cast<int64_t>(sequence_.load() + 1), is_message);
+  const uint64_t before = (is_message ? message_sequence_ : sequence_).load();
+  const auto sequence = std::make_tuple(static_cast<int64_t>(before + 1), is_message);
   const auto group = std::make_tuple(getGroupUid(), getGroupDesc());
   const std::string name = operation.kind == Kind::kAllReduce ? "allreduce" : step.title;
   const std::vector<int64_t> no_sizes;
@@ -190,6 +196,34 @@ void Communicator::record_parameters(const Step& step) {
   RECORD_PARAM_COMMS_DATA(sequence, group, step.inputs, step.outputs, getRank(), std::string(name),
                           count(step.inputs), count(step.outputs), dtype, no_sizes, no_sizes, first, stride,
                           getSize());
+}
+
+void Communicator::record_flight(Command& command, const std::vector<Step>& steps, std::string_view line) {
+  if (recorder::capacity() == 0 || runtime::detail::world.load() != 0) return;
+  if (recorded_ == nullptr) {
+    static std::atomic<size_t> num_groups{0};
+    recorded_ = std::make_shared<const RecordedGroup>(
+        RecordedGroup{num_groups++, getGroupUid(), getGroupDesc(), global_ranks(-1)});
+  }
+  const auto described = [](const Tensors& tensors) {
+    std::vector<RecordedTensor> all;
+    for (const at::Tensor& one : tensors) all.push_back({one.sizes().vec(), one.scalar_type()});
+    return all;
+  };
+  for (const Step& one : steps) {
+    Recorded entry;
+    entry.group = recorded_;
+    entry.sequence = sequence_.load();
+    entry.message_sequence = message_sequence_.load();
+    entry.name = options_->backend + ":" + one.title;
+    entry.line = line;
+    entry.inputs = described(one.inputs);
+    entry.outputs = described(one.outputs);
+    entry.is_message = is_message_kind(one.task.operation.kind);
+    entry.timeout = command.timeout;
+    command.records.push_back(recorder::keep(std::move(entry)));
+  }
+  command.global_rank = static_cast<int>(recorded_->ranks[static_cast<size_t>(getRank())]);
 }
 
 void Communicator::startCoalescing() {
@@ -243,17 +277,21 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   command->shared = shared_;
   command->outcome = std::make_shared<Outcome>();
   command->timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
-  const uint64_t sequence = sequence_.fetch_add(1) + 1;
+  // Messages are counted by themselves: not all ranks take part.
+  const bool is_for_all = std::any_of(
+      steps.begin(), steps.end(), [](const Step& one) { return !is_message_kind(one.task.operation.kind); });
+  const uint64_t sequence = (is_for_all ? sequence_ : message_sequence_).fetch_add(1) + 1;
   std::vector<runtime::Operand> operands, outputs;
   int64_t nanoseconds = 0;
   uint64_t num_bytes = 0;
   for (Step& one : steps) {
     Operation& operation = one.task.operation;
-    // Messages are counted by pairs: not all ranks take part.
     operation.sequence = is_message_kind(operation.kind) ? 0 : sequence;
     operation.set_line(line);
     operation.device = devices_of_machine(device.index());
-    nanoseconds += cost_of(device.index(), operation, getSize());
+    operation.machine = shared_->machine;
+    nanoseconds += price(one);
+    count(operation, getSize());
     num_bytes += operation.bytes;
     for (const at::Tensor& input : one.inputs) operands.push_back(glue::operand_of(input, false));
     for (const at::Tensor& output : one.outputs) {
@@ -262,10 +300,12 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     }
   }
   const char* const name = kernel_name(options_->backend, steps.front().task);
+  record_flight(*command, steps, line);
 
   c10::Event ready(device_type(), c10::EventFlag::PYTORCH_DEFAULT);
   ready.record(current);
   ready.block(own);
+  nanoseconds += wait_for_simulated(steps, own);
   for (Step& one : steps) {
     for (const Tensors* const list : {&one.inputs, &one.outputs}) {
       for (const at::Tensor& tensor : *list) {
@@ -291,6 +331,65 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   }
   return c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results), outcome, sequence,
                                       blocks_host);
+}
+
+// --- what it takes ---
+
+Ranks Communicator::global_ranks(int peer) const {
+  const auto& known = options_->global_ranks_in_group;
+  const auto global = [&](int rank) {
+    return known.empty() ? rank : static_cast<int64_t>(known[static_cast<size_t>(rank)]);
+  };
+  if (peer >= 0) return {global(getRank()), global(peer)};
+  Ranks ranks(static_cast<size_t>(getSize()));
+  for (int rank = 0; rank < getSize(); ++rank) ranks[static_cast<size_t>(rank)] = global(rank);
+  return ranks;
+}
+
+int64_t Communicator::price(const Step& step) {
+  const Operation& operation = step.task.operation;
+  const int peer = is_message_kind(operation.kind) ? operation.root : -1;
+  int layout;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = layouts_.find(peer);
+    layout = found == layouts_.end() ? -1 : found->second;
+  }
+  if (layout < 0) {
+    layout = layout_of(global_ranks(peer));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    layouts_[peer] = layout;
+  }
+  return cost_of(step.device.index(), operation, peer < 0 ? getSize() : 2, layout);
+}
+
+int64_t Communicator::wait_for_simulated(const std::vector<Step>& steps, c10::Stream own) {
+  if (runtime::detail::world.load() == 0) return 0;
+  if (!simulated_.has_value()) simulated_ = simulated_among(global_ranks(-1));
+  if (simulated_->size() < 2) return 0;
+  const int64_t ready_ns = runtime::simulated::stream_ns(own.device_index(), own.id());
+  int64_t begins_ns = ready_ns;
+  const auto meet_at = [&](const Step& step, int from, int to, const Ranks& members) {
+    const std::string key = group_key_ + ":" + std::to_string(from) + ">" + std::to_string(to) + "#" +
+                            std::to_string(met_[{from, to}]++);
+    const int64_t met_ns = meet(key, members, name_of(step.task.operation.kind), ready_ns);
+    begins_ns = std::max(begins_ns, met_ns);
+  };
+  // What is sent in a batch is said before anything is waited for: the others do the same.
+  for (const Kind now : {Kind::kSend, Kind::kRecv}) {
+    for (const Step& step : steps) {
+      const Operation& operation = step.task.operation;
+      if (operation.kind != now) continue;
+      const Ranks pair = simulated_among(global_ranks(operation.root));
+      if (pair.size() < 2) continue;
+      const bool is_sent = now == Kind::kSend;
+      meet_at(step, is_sent ? getRank() : operation.root, is_sent ? operation.root : getRank(), pair);
+    }
+  }
+  const auto is_collective = [](const Step& step) { return !is_message_kind(step.task.operation.kind); };
+  const auto first = std::find_if(steps.begin(), steps.end(), is_collective);
+  if (first != steps.end()) meet_at(*first, -1, -1, *simulated_);
+  return begins_ns - ready_ns;
 }
 
 // --- collectives ---

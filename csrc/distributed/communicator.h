@@ -20,12 +20,11 @@
 
 #include "distributed/collectives.h"
 #include "distributed/issue.h"
+#include "distributed/prices.h"
+#include "distributed/recorder.h"
 
 namespace loom::distributed {
 
-// How long a collective takes on the device, in nanoseconds: asked for each name, size and group once.
-using CostOf = int64_t (*)(int device, const char* name, uint64_t bytes, int num_ranks);
-void set_cost_of(CostOf cost_of) noexcept;
 // Whether what does not belong together is refused (else it waits, as under NCCL).
 void set_checks(bool checks) noexcept;
 bool checks() noexcept;
@@ -48,11 +47,14 @@ struct GroupOptions : c10d::Backend::Options {
   c10::intrusive_ptr<c10d::Backend> split_from;
 };
 
+struct Command;
+
 // What commands share with the communicator, and outlives it.
 struct Shared {
   Shared(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks)
-      : transport(std::move(store), rank, num_ranks) {}
+      : transport(std::move(store), rank, num_ranks), machine(std::hash<std::string>{}(machine_name())) {}
   Transport transport;
+  const uint64_t machine;
   std::string name;
   std::atomic<int64_t> num_pending{0};
   std::atomic<bool> has_timed_out{false};
@@ -131,19 +133,31 @@ class Communicator final : public c10d::Backend {
   WorkPtr message(Kind kind, Tensors& tensors, int peer);
   // For tools that read what collectives a profile has.
   void record_parameters(const Step& step);
+  // For the flight recorder; nothing where it keeps nothing.
+  void record_flight(Command& command, const std::vector<Step>& steps, std::string_view line);
   // That a barrier is on, where the program does not say.
   int device_in_use();
   c10::Stream stream(c10::Device device, int peer);
   void set_reduction(Step& step, const c10d::ReduceOp& op);
+  // Of the ranks of the default group: this group's, or those of a pair.
+  Ranks global_ranks(int peer) const;
+  int64_t price(const Step& step);
+  // How long the command waits on its stream for other ranks that are simulated.
+  int64_t wait_for_simulated(const std::vector<Step>& steps, c10::Stream own);
 
   const Ptr<c10d::Store> store_;
   const Ptr<GroupOptions> options_;
   const std::shared_ptr<Shared> shared_;
-  std::atomic<uint64_t> sequence_{0};
+  std::atomic<uint64_t> sequence_{0}, message_sequence_{0};
   std::atomic<int64_t> num_splits_{0};
   std::mutex mutex_;
   std::map<std::pair<int, int>, int64_t> streams_;  // by device and peer; −1: of collectives
   std::map<std::vector<int>, int> splits_;          // how often each list of ranks was split off
+  std::map<int, int> layouts_;                      // by peer; −1: of the group
+  std::optional<Ranks> simulated_;                  // ranks of this group, once that has been asked
+  std::shared_ptr<const RecordedGroup> recorded_;
+  std::string group_key_;                       // the same on all ranks
+  std::map<std::pair<int, int>, int64_t> met_;  // how often, by source and destination; −1: all
   bool is_coalescing_ = false;
   std::vector<Step> coalesced_;
   Tensors coalesced_results_;

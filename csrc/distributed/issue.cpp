@@ -17,8 +17,6 @@ namespace loom::distributed {
 
 namespace {
 
-std::atomic<CostOf> the_cost{nullptr};
-
 // Of the tensor's memory, as kernels reach it.
 Bytes bytes_of(const at::Tensor& tensor, bool is_written) {
   const size_t size = static_cast<size_t>(tensor.numel()) * tensor.itemsize();
@@ -36,8 +34,6 @@ at::Tensor dense(const at::Tensor& tensor) {
 }
 
 }  // namespace
-
-void set_cost_of(CostOf cost_of) noexcept { the_cost = cost_of; }
 
 std::string shape_text(const at::Tensor& tensor) {
   std::string text = "(";
@@ -157,19 +153,13 @@ std::vector<Bytes> pieces_of(const at::Tensor& tensor, const Bytes& whole, const
 
 int32_t devices_of_machine(int device) { return glue::devices().device(device).physical; }
 
-int64_t cost_of(int device, const Operation& operation, int num_ranks) {
-  const CostOf ask = the_cost.load();
-  if (ask == nullptr) return 0;
-  const bool is_whole = operation.kind == Kind::kAllGather || operation.kind == Kind::kGather;
-  const uint64_t bytes = is_whole ? operation.bytes * static_cast<uint64_t>(num_ranks) : operation.bytes;
-  return ask(device, name_of(operation.kind), bytes, num_ranks);
-}
-
 const char* kernel_name(const std::string& backend, const Task& task) {
   static auto* const mutex = new std::mutex;
   static auto* const names = new std::set<std::string>;
-  std::string name = backend + ":" + name_of(task.operation.kind);
-  if (backend == "nccl") {
+  // In a dry run by PyTorch's name of the op, by which plans know the family.
+  const bool is_planned = runtime::detail::world.load() != 0;
+  std::string name = (is_planned ? "c10d::" : backend + ":") + name_of(task.operation.kind);
+  if (backend == "nccl" && !is_planned) {
     switch (task.operation.kind) {
       case Kind::kAllReduce:
       case Kind::kBarrier:

@@ -43,7 +43,6 @@ std::vector<Bytes> pieces_of(const at::Tensor& tensor, const Bytes& whole, const
 
 std::string shape_text(const at::Tensor& tensor);
 int32_t devices_of_machine(int device);
-int64_t cost_of(int device, const Operation& operation, int num_ranks);
 // Lives as long as the process.
 const char* kernel_name(const std::string& backend, const Task& task);
 c10d::OpType op_type(const std::vector<Step>& steps);

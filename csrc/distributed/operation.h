@@ -36,7 +36,7 @@ struct Operation {
   int64_t numel = 0;         // elements that this rank gives, or takes where it gives none
   uint64_t bytes = 0;        // that this rank gives to all
   uint64_t piece_bytes = 0;  // the most that this rank gives to one rank
-  int64_t begins_ns = 0;     // simulated time
+  uint64_t machine = 0;      // a hash of its name: devices of two machines may have the same number
   int32_t root = -1;         // −1: none
   int32_t device = -1;       // of the machine
   Kind kind = Kind::kBarrier;

@@ -4,12 +4,21 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/exception.h>
 
+#include <atomic>
 #include <thread>
 
 #include "runtime/commands.h"
 #include "torch/core/device.h"
 
 namespace loom::distributed {
+
+namespace {
+
+std::atomic<bool> waits_block_host{false};
+
+}  // namespace
+
+void set_waits_block_host(bool blocks) noexcept { waits_block_host = blocks; }
 
 void Outcome::fail(std::exception_ptr failure) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -29,7 +38,7 @@ OwnWork::OwnWork(int rank, c10d::OpType kind, c10::Stream stream, std::vector<at
       results_(std::move(results)),
       outcome_(std::move(outcome)),
       sequence_(sequence),
-      blocks_host_(blocks_host) {
+      blocks_host_(blocks_host || waits_block_host) {
   ended_.record(stream);
 }
 

@@ -25,6 +25,9 @@ class Outcome {
   std::exception_ptr failure_;
 };
 
+// As TORCH_NCCL_BLOCKING_WAIT: whether waiting for a work makes the host wait.
+void set_waits_block_host(bool blocks) noexcept;
+
 class OwnWork final : public c10d::Work {
  public:
   // Made when the command has been submitted to `stream`, which is current then.

@@ -171,6 +171,15 @@ class Clock final : public TapeReader, public clock::Source {
     return std::max(world.host_ns.load(std::memory_order_relaxed), world.line_of(device).busy_until());
   }
 
+  int64_t stream_ns(int device, int64_t stream) {
+    settle();
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    World& world = this->world();
+    const DeviceLine& line = world.line_of(device);
+    const int64_t issued = world.host_ns.load(std::memory_order_relaxed) + line.figures.issue_ns;
+    return std::max(issued, line.streams[place_of(stream)]);
+  }
+
   bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds) {
     settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
@@ -472,6 +481,10 @@ void settle() {
 int64_t host_ns() { return is_on() ? the_clock.load()->host_ns() : clock::host_ns(); }
 
 int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(device) : clock::host_ns(); }
+
+int64_t stream_ns(int device, int64_t stream) {
+  return is_on() ? the_clock.load()->stream_ns(device, stream) : clock::host_ns();
+}
 
 int64_t cost_of(const CallKey& key) noexcept {
   return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));

@@ -71,6 +71,8 @@ void settle();
 int64_t host_ns();
 // When all that was issued to a device will have run; the host's time where that is later.
 int64_t device_ns(int device);
+// When a command that is issued to a stream now would begin.
+int64_t stream_ns(int device, int64_t stream);
 
 // What kernels cost, by numbers that stand for all that decides it: for kernels that are not described. It
 // forgets. A cost is nanoseconds, or a number below −1 for one that is put off until a time is read.

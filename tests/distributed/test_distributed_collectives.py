@@ -45,3 +45,7 @@ def test_wrong_use_between_machines(fork_loom: PythonRunner, kind: str) -> None:
 
 def test_as_nccl_ranks_wait_and_end(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "watchdog.py", {**SETTINGS, "TORCH_LOOM_COLLECTIVES": "nccl"})
+
+
+def test_the_reader_of_flight_recorders_finds_what_differs(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "flight_recorder.py", SETTINGS)

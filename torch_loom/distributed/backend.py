@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from torch_loom import _C, config
+from torch_loom.config import watchdog
 from torch_loom.device._core import clock, first_use
-from torch_loom.distributed import cluster
+from torch_loom.distributed import cluster, flight_recorder
 
 BACKEND = "loom"
 """The backend's name where the devices are not CUDA's."""
@@ -23,13 +24,24 @@ def register(device_type: str) -> None:
     """
     if not torch.distributed.is_available():
         return
-    _C.set_collective_cost(_cost_ns)
+    _C.set_collective_prices(_number_of, _cost_ns)
     # A rank that ends waits for its streams, and must not wait for other ranks in them.
     atexit.register(_C.abort_collectives)
     first_use.at_first_use(_set_mode)
     backend: Any = torch.distributed.Backend
-    if device_type != config.CUDA_NAME and BACKEND.upper() not in backend._plugins:
+    if device_type == config.CUDA_NAME:
+        flight_recorder.provide()
+    elif BACKEND.upper() not in backend._plugins:
         backend.register_backend(BACKEND, make, devices=[device_type])
+
+
+def traffic() -> list[tuple[str, int, int, int]]:
+    """Return what this process has issued of collectives and messages so far.
+
+    Each is a name, the number of ranks of the groups, how many, and the bytes that this rank gave in all; of
+    messages that it received, the bytes received.
+    """
+    return _C.collective_traffic()
 
 
 def make(store: Any, rank: int, size: int, timeout: timedelta, name: str = BACKEND) -> Any:
@@ -45,9 +57,26 @@ def make(store: Any, rank: int, size: int, timeout: timedelta, name: str = BACKE
     return _C.Communicator(store, rank, size, _C.CommunicatorOptions(name, timeout))
 
 
-def _cost_ns(device: int, name: str, size_bytes: int, num_ranks: int) -> int:
-    return clock.collective_ns(device, name, size_bytes, range(num_ranks), cluster.topology())
+# Ranks of groups, in the order of their numbers.
+_groups: list[tuple[int, ...]] = []
+_numbers: dict[tuple[int, ...], int] = {}
+
+
+def _number_of(ranks: list[int]) -> int:
+    key = tuple(ranks)
+    number = _numbers.setdefault(key, len(_groups))
+    if number == len(_groups):
+        _groups.append(key)
+    return number
+
+
+def _cost_ns(device: int, name: str, size_bytes: int, group: int) -> int:
+    return clock.collective_ns(device, name, size_bytes, _groups[group], cluster.topology())
 
 
 def _set_mode(settings: config.Settings) -> None:
     _C.set_collective_checks(config.checks_collectives())
+    if settings.device_name == config.CUDA_NAME:
+        found = watchdog.read()
+        _C.set_collective_watchdog(found.num_records, found.ends_process, found.waits_block_host)
+        _C.set_collective_dump(flight_recorder.write)

@@ -167,6 +167,10 @@ def run_program(
         bool, typer.Option("--sanitize", help="Report races between streams and in kernels.")
     ] = False,
     protect: Annotated[bool, typer.Option("--protect", help="Host access to device memory faults.")] = False,
+    local_ranks: Annotated[
+        int | None,
+        typer.Option(help="Run the program as so many ranks of a group, as torchrun would.", min=1, max=64),
+    ] = None,
 ) -> None:
     """Run a program whose `cuda` devices are virtual ones, unchanged and without a GPU."""
     from torch_loom.tools import misplaced
@@ -183,6 +187,7 @@ def run_program(
             "sanitizer": _flag(sanitize),
             "protect": _flag(protect),
         },
+        local_ranks=local_ranks,
     )
 
 
@@ -301,12 +306,19 @@ def smi(
 def plan_script(
     context: typer.Context,
     script: Annotated[list[str], typer.Argument(help="SCRIPT.py, with its arguments.")],
-    chip: Annotated[str, typer.Option(help="Name or description of the chip.")] = DEFAULT_CHIP,
+    chip: Annotated[
+        str | None,
+        typer.Option(help=f"Name or description of the chip. [default: the topology's, else {DEFAULT_CHIP}]"),
+    ] = None,
     devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
     world_size: Annotated[
         int | None,
-        typer.Option(help="Ranks of a process group whose rank 0 the script is.", min=1, max=1 << 16),
+        typer.Option(help="Ranks of a process group, one of which the script is.", min=1, max=1 << 16),
+    ] = None,
+    rank: Annotated[int, typer.Option(help="Which of them.", min=0)] = 0,
+    topology: Annotated[
+        str | None, typer.Option(help="The cluster of the ranks. [default: of the chip, where there is one]")
     ] = None,
     steps: Annotated[int, typer.Option(help="After how many training steps to stop.", min=1)] = 3,
     json: Annotated[Path | None, typer.Option(help="Where to write the plan as JSON.")] = None,
@@ -321,9 +333,12 @@ def plan_script(
         script,
         {
             "chip": chip,
+            "default_chip": DEFAULT_CHIP,
             "devices": devices,
             "memory": memory,
             "world_size": world_size,
+            "rank": rank,
+            "topology": topology,
             "steps": steps,
             "json": None if json is None else str(json),
             "html": None if html is None else str(html),

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch_loom import config
 from torch_loom.errors import ConfigurationError
 from torch_loom.nvml import description
+from torch_loom.tools.local_ranks import environment
 
 # There where NVIDIA's driver runs.
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -37,13 +38,14 @@ def prepare(name: str, values: Values) -> None:
         description.offer()
 
 
-def run(arguments: Sequence[str], values: Values) -> None:
+def run(arguments: Sequence[str], values: Values, local_ranks: int | None = None) -> None:
     """Replace this process by the program, with the settings in its environment.
 
     Args:
         arguments: what to run: ``file.py``, ``-m module`` or ``-c code``, by this Python, or another
             command; and its arguments.
         values: settings by their names; None for those that are not given.
+        local_ranks: how many ranks of a group run the program; None for none.
 
     Raises:
         ConfigurationError: a value is bad, there is no such option, or the command cannot be run.
@@ -51,6 +53,13 @@ def run(arguments: Sequence[str], values: Values) -> None:
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     if arguments[0].startswith("-") and not is_python:
         raise ConfigurationError(f"loom run has no option {arguments[0]}; `loom run --help` lists them")
+    if local_ranks is not None:
+        if not is_python:
+            raise ConfigurationError(
+                f"loom run --local-ranks takes FILE.py, -m MODULE or -c CODE, and not {arguments[0]}"
+            )
+        os.environ.update(environment(local_ranks))
+        arguments = ["-m", "torch_loom.tools.local_ranks", *arguments]
     prepare(config.CUDA_NAME, values)
     if _DRIVER.exists():
         print(

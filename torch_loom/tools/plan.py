@@ -16,7 +16,8 @@ import sys
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,8 +33,8 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
 
     Args:
         script: the file and its arguments.
-        options: ``chip``, ``devices``, ``memory``, ``world_size``, ``steps``, ``json`` and ``html`` of the
-            command.
+        options: ``chip``, ``default_chip``, ``devices``, ``memory``, ``world_size``, ``rank``,
+            ``topology``, ``steps``, ``json`` and ``html`` of the command.
 
     Raises:
         ConfigurationError: a value is bad.
@@ -57,8 +58,7 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None
     if not names_own or "cuda" in named:
         config.export({"device_name": config.CUDA_NAME})
-    environment = {**os.environ, **_rank(options["world_size"]), OPTIONS: json.dumps(options)}
-    _replace_process(script, environment)
+    _replace_process(script, {**os.environ, OPTIONS: json.dumps(_placed(options))})
 
 
 def _replace_process(script: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -84,32 +84,42 @@ def _names_own_devices(error: BaseException) -> bool:
     return re.search(sentence, str(error), re.MULTILINE) is not None
 
 
-def _rank(world_size: int | None) -> dict[str, str]:
-    """Return the environment that a launcher gives to the first of so many processes."""
-    if world_size is None:
-        return {}
-    return {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": str(world_size),
-    }
+def _placed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with the chip, how many ranks a node has, and the device that the rank is on."""
+    from torch_loom.chips import topologies
+    from torch_loom.errors import ConfigurationError
+
+    size, rank = options["world_size"], options["rank"]
+    if size is None and (rank != 0 or options["topology"] is not None):
+        raise ConfigurationError("--rank and --topology are those of a process group: give its --world-size")
+    if size is not None and rank >= size:
+        raise ConfigurationError(
+            f"--rank {rank} is not one of --world-size {size}: allowed are 0 to {size - 1}"
+        )
+    cluster = None if options["topology"] is None else topologies.load(options["topology"])
+    chip = options["chip"] or (options["default_chip"] if cluster is None else cluster.chip)
+    cluster = cluster or topologies.default_of(chip)
+    local_size = min(size or 1, 64 if cluster is None else cluster.devices_per_node)
+    device = rank % local_size
+    devices = max(options["devices"], device + 1)
+    return {**options, "chip": chip, "local_size": local_size, "device": device, "devices": devices}
 
 
-def _plan_group(plan: Any, world_size: int) -> None:
-    """Make the planned process group in place of the script's."""
-    import torch.distributed as dist
+@contextmanager
+def _group(plan: Any, options: Mapping[str, Any]) -> Iterator[None]:
+    """Make the planned process group in place of the script's, if there is to be one."""
+    if options["world_size"] is None:
+        yield
+        return
+    from torch_loom.distributed import cluster
+    from torch_loom.distributed.ranks import as_rank
 
-    from torch_loom.patches.declared import DRY_RUNS
-
-    plan.world_size = world_size
-
-    def init_process_group(*_: object, **__: object) -> None:
-        """Do nothing: `loom plan --world-size` has made the group."""
-
-    # No extension point: a second default group is an error of PyTorch's.
-    for module in (dist, dist.distributed_c10d):
-        DRY_RUNS.put(module, init_process_group=init_process_group)
+    sys.modules["torch_loom.device"].set_device(options["device"])
+    with (
+        cluster.using(options["topology"]),
+        as_rank(plan, options["rank"], options["world_size"], options["local_size"]),
+    ):
+        yield
 
 
 class _EnoughStepsError(BaseException):
@@ -143,11 +153,10 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
         with module.dry_run(
             chip=options["chip"], devices=options["devices"], memory=options["memory"]
         ) as plan:
-            if options["world_size"] is not None:
-                _plan_group(plan, options["world_size"])
             plan._call_after_steps(count)
             try:
-                runpy.run_path(script[0], run_name="__main__")
+                with _group(plan, options):
+                    runpy.run_path(script[0], run_name="__main__")
             except (_EnoughStepsError, torch.OutOfMemoryError) as error:
                 failure = error
                 if isinstance(error, torch.OutOfMemoryError):
@@ -171,7 +180,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
             console.fail(error)
         raise
     del failure
-    found = summary(plan, script, str(options["chip"]), steps)
+    found = summary(plan, script, str(options["chip"]), steps, options["device"])
     _show(found)
     for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
         if options[key]:
@@ -209,15 +218,17 @@ def _without_runner(frames: Sequence[traceback.FrameSummary]) -> list[traceback.
     ]
 
 
-def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict[str, Any]:
+def summary(
+    plan: Any, script: Sequence[str], chip: str, num_steps: int, first_device: int = 0
+) -> dict[str, Any]:
     """Return a plan of a script with its arguments, which was to make so many steps, as JSON takes it.
 
-    Memory is in bytes, time in seconds.
+    Memory is in bytes, time in seconds. Devices below the first are those of other ranks.
     """
     from torch_loom.chips import uncertainty
 
     devices = []
-    for index in range(plan.num_devices):
+    for index in range(first_device, plan.num_devices):
         points = _thinned(list(plan.memory_over_time(index)))
         devices.append(
             {
@@ -257,6 +268,9 @@ def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict
         # Of the last step, or of all where there are none.
         "interval": {"share": uncertainty.SHARE, **interval._asdict()},
         "seconds_by_family": plan.seconds_by_family(),
+        # While nothing else ran.
+        "exposed_seconds": plan.exposed_seconds(first_device),
+        "collectives": [each._asdict() for each in plan.collectives()],
         "setup": {
             "seconds": plan.setup_seconds,
             "calls": sum(op.calls for op in setup),
@@ -269,6 +283,7 @@ def summary(plan: Any, script: Sequence[str], chip: str, num_steps: int) -> dict
         "value_reads": {_short_line(line): count for line, count in reads.items()},
         "unwritten_files": plan.unwritten_files,
         "devices": devices,
+        "first_device": first_device,
         "spans": spans,
     }
 
@@ -319,7 +334,7 @@ def _show(found: dict[str, Any]) -> None:
 
     from torch_loom.image.report import duration
     from torch_loom.tools import console
-    from torch_loom.tools.plan_text import interval_text, reads_text, size_text, times_text
+    from torch_loom.tools.plan_text import collectives_text, interval_text, reads_text, size_text, times_text
 
     print_ = console.out.print
     steps = found["step_seconds"]
@@ -333,7 +348,8 @@ def _show(found: dict[str, Any]) -> None:
     if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")
     table = Table("device", "peak", "held", "of", "busy", title="memory and use", title_justify="left")
-    for number, device in enumerate(found["devices"]):
+    first = found["first_device"]
+    for number, device in enumerate(found["devices"], first):
         table.add_row(
             str(number),
             size_text(device["peak_memory_bytes"]),
@@ -342,10 +358,12 @@ def _show(found: dict[str, Any]) -> None:
             f"{device['utilisation']:.0%}",
         )
     print_(table)
-    table = Table("memory at the peak of device 0", "size")
+    table = Table(f"memory at the peak of device {first}", "size")
     for name, size in found["devices"][0]["memory_by_category"].items():
         table.add_row(name, size_text(size))
     print_(table)
+    if found["collectives"]:
+        print_(collectives_text(found), highlight=False)
     # A name that does not fit goes on in the next line: two ops may differ in their ends alone.
     table = Table(Column("op", overflow="fold"), "family", "calls", "time")
     if setup["calls"]:

@@ -41,6 +41,18 @@ def interval_text(found: dict[str, Any]) -> str:
     )
 
 
+def collectives_text(found: dict[str, Any]) -> str:
+    """Return what collectives take, in words."""
+    from torch_loom.image.report import duration
+
+    calls = sum(each["calls"] for each in found["collectives"])
+    took = found["seconds_by_family"].get("collective", 0.0)
+    return (
+        f"{calls} collectives and messages take {duration(took)}, {duration(found['exposed_seconds'])} of it "
+        "while nothing else runs"
+    )
+
+
 def size_text(size_bytes: float) -> str:
     """Return bytes with a unit, to three digits."""
     for unit, step in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

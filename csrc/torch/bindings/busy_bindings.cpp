@@ -7,7 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,13 +88,6 @@ void bind_busy(py::module_& m) {
   m.def("sleep", guarded([](int64_t nanoseconds) {
           py::gil_scoped_release no_gil;
           sleep(nanoseconds, "sleep");
-        }));
-  // What a collective of a planned group takes, of which this process has one rank.
-  m.def("plan_collective", guarded([](const std::string& name, int64_t nanoseconds) {
-          static auto* const names = new std::set<std::string>;  // under the GIL, and leaked
-          const char* const kept = names->insert("c10d::" + name).first->c_str();
-          py::gil_scoped_release no_gil;
-          sleep(nanoseconds, kept);
         }));
   m.def("busy_wait_for_flag", guarded([] {
           py::gil_scoped_release no_gil;

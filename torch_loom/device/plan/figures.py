@@ -12,7 +12,7 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import _get_device_index
-from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup
+from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup, end_planned_groups
 from torch_loom.device.plan.recording import Frame, Recording
 from torch_loom.errors import DryRunError, InvalidDeviceError
 
@@ -42,6 +42,18 @@ class Span(NamedTuple):
     ended: float
 
 
+class Collectives(NamedTuple):
+    """Collectives of a kind in groups of so many ranks: how many, and the bytes that this rank gave in all.
+
+    Of messages that it received, the bytes received.
+    """
+
+    name: str
+    num_ranks: int
+    calls: int
+    bytes: int
+
+
 class MemoryPoint(NamedTuple):
     """Bytes in use by category, from a moment on."""
 
@@ -68,6 +80,8 @@ class DryRunPlan:
         self._group: PlannedGroup | None = None
         self._unwritten_files = unwritten_files
         self._reads: dict[str, int] = {}
+        self._traffic_before = _traffic()
+        self._traffic: dict[tuple[str, int], tuple[int, int]] | None = None
 
     def __repr__(self) -> str:
         peaks = ", ".join(f"{peak / 2**20:,.1f} MiB" for peak, _ in self._figures())
@@ -95,13 +109,47 @@ class DryRunPlan:
 
     @world_size.setter
     def world_size(self, num_ranks: int) -> None:
-        if not isinstance(num_ranks, int) or not 1 <= num_ranks <= MAX_RANKS:
-            raise ValueError(f"plan.world_size must be 1 to {MAX_RANKS}, got {num_ranks!r}")
+        self.join(num_ranks)
+
+    def join(self, world_size: int, rank: int = 0) -> None:
+        """Make the default group of ``torch.distributed``, and be one of its ranks.
+
+        Args:
+            world_size: how many ranks there are, 1 to 65536.
+            rank: which of them this process is.
+
+        Raises:
+            DryRunError: the dry run has ended, or there is a default group already.
+            ValueError: a number is out of range.
+        """
+        if not isinstance(world_size, int) or not 1 <= world_size <= MAX_RANKS:
+            raise ValueError(f"plan.world_size must be 1 to {MAX_RANKS}, got {world_size!r}")
+        if not isinstance(rank, int) or not 0 <= rank < world_size:
+            raise ValueError(f"the rank must be 0 to {world_size - 1}, got {rank!r}")
         if self._peaks is not None:
             raise DryRunError("plan.world_size: the dry run has ended; set it within")
         if self._group is not None:
             self._group.end()
-        self._group = PlannedGroup(num_ranks)
+        self._group = PlannedGroup(world_size, rank)
+
+    def collectives(self) -> list[Collectives]:
+        """Return what this rank has issued of collectives and messages, by kind and size of the group.
+
+        A real group counts in the same place: :func:`torch_loom.distributed.traffic`.
+        """
+        traffic = _traffic() if self._traffic is None else self._traffic
+        found = []
+        for (name, num_ranks), (calls, size) in sorted(traffic.items()):
+            calls_before, size_before = self._traffic_before.get((name, num_ranks), (0, 0))
+            if calls > calls_before:
+                found.append(Collectives(name, num_ranks, calls - calls_before, size - size_before))
+        return found
+
+    def exposed_seconds(self, device: Device = None) -> float:
+        """Return how long collectives ran on a device while nothing else did, on any stream."""
+        index = self._index(device)
+        spans = [span for span in self.spans() if span.device == index]
+        return _busy(spans) - _busy(span for span in spans if span.family != "collective")
 
     def capacity_bytes(self, device: Device = None) -> int:
         """Return the memory that a device has; arguments and errors as of :meth:`peak_memory_bytes`."""
@@ -259,11 +307,7 @@ class DryRunPlan:
     def utilisation(self, device: Device = None) -> float:
         """Return the share of the time in which a device runs something, on whichever stream."""
         index = self._index(device)
-        busy = until = 0.0
-        for span in sorted(self.spans(), key=lambda each: each.began):
-            if span.device == index and span.ended > until:
-                busy += span.ended - max(until, span.began)
-                until = span.ended
+        busy = _busy(span for span in self.spans() if span.device == index)
         return busy / self.seconds if self.seconds > 0 else 0.0
 
     def _index(self, device: Device) -> int:
@@ -288,8 +332,24 @@ class DryRunPlan:
         try:
             if self._group is not None:
                 self._group.end()
+            self._traffic = _traffic()
         finally:
+            end_planned_groups()
             self._recording.stop()
+
+
+def _busy(spans: Iterable[Span]) -> float:
+    """Return for how many seconds one of them runs at least."""
+    busy = until = 0.0
+    for span in sorted(spans, key=lambda each: each.began):
+        if span.ended > until:
+            busy += span.ended - max(until, span.began)
+            until = span.ended
+    return busy
+
+
+def _traffic() -> dict[tuple[str, int], tuple[int, int]]:
+    return {(name, ranks): (calls, size) for name, ranks, calls, size in _C.collective_traffic()}
 
 
 def _sorted(totals: Iterable[tuple[str, str, int, int]]) -> list[OpTime]:

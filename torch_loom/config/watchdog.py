@@ -1,0 +1,62 @@
+"""Variables of PyTorch's watchdog for NCCL and of its flight recorder, which programs for GPUs set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch_loom.errors import ConfigurationError
+
+
+class Watchdog(NamedTuple):
+    """What variables of NCCL's watchdog say.
+
+    Attributes:
+        num_records: operations that the flight recorder keeps.
+        ends_process: whether an operation whose time is over ends the process, under NCCL's rules.
+        waits_block_host: whether waiting for a work makes the host wait.
+        dump_prefix: path of the recorder's dumps, to which the rank is added; None for no dumps.
+    """
+
+    num_records: int
+    ends_process: bool
+    waits_block_host: bool
+    dump_prefix: str | None
+
+
+def read() -> Watchdog:
+    """Return what TORCH_NCCL_* and TORCH_FR_* say; read under the name cuda.
+
+    Raises:
+        ConfigurationError: one is no whole number.
+    """
+    blocks = _number(("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"), 0) != 0
+    # 1 and 3 end the process, 2 aborts the group alone; PyTorch handles nothing where waits block.
+    handling = 0 if blocks else _number(("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"), 3)
+    prefix = os.environ.get("TORCH_FR_DUMP_TEMP_FILE") or os.environ.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    if prefix is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        prefix = os.path.join(cache, "torch", "comm_lib_trace_rank_")
+    dumps = _number(("TORCH_NCCL_DUMP_ON_TIMEOUT",), 1) != 0
+    return Watchdog(
+        num_records=_number(("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), 2000),
+        ends_process=handling in (1, 3),
+        waits_block_host=blocks,
+        dump_prefix=prefix if dumps else None,
+    )
+
+
+def _number(names: Sequence[str], default: int) -> int:
+    """Return the number that the first of these variables has that is set; words for flags count."""
+    name = next((name for name in names if os.environ.get(name)), None)
+    if name is None:
+        return default
+    text = os.environ[name].lower()
+    if text in ("true", "yes", "on", "y"):
+        return 1
+    if text in ("false", "no", "off", "n"):
+        return 0
+    if not text.isdecimal():
+        raise ConfigurationError(f"{name}={os.environ[name]!r}. Allowed: a whole number from 0 on.")
+    return int(text)
