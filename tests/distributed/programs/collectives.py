@@ -92,6 +92,12 @@ def check(rank):
     works = [dist.isend(full(4), after), dist.irecv(x := torch.empty(4, device=name), before)]
     torch.accelerator.synchronize()
     assert x.tolist() == [before + 1.0] * 4 and all(work.is_completed() for work in works)
+    # A message between two ranks is nothing that the others count.
+    if rank == 0:
+        dist.send(full(4), 1)
+    elif rank == 1:
+        dist.recv(x, 0)
+        assert x.tolist() == [1.0] * 4
     objects = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": i} for i in range(size)]
