@@ -13,6 +13,10 @@ def test_ranks_of_a_cluster(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "simulated_cluster.py")
 
 
+def test_stages_of_a_pipeline(fork_loom: PythonRunner) -> None:
+    fork_loom(PROGRAMS / "simulated_pipeline.py")
+
+
 def test_plans_count_what_real_ranks_issue(fork_loom: PythonRunner) -> None:
     settings = {"TORCH_LOOM_DEVICES": "4", "TORCH_LOOM_MEMORY": "1GiB", "OMP_NUM_THREADS": "1"}
     fork_loom(PROGRAMS / "traffic.py", settings)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from torch_loom.errors import DryRunError
 
 
-def ask(connection: Connection, key: str, members: list[int], name: str, ready_ns: int) -> int:
+class Answer(NamedTuple):
+    """When an operation begins, and what those that take part have given to it."""
+
+    begins_ns: int
+    given: Mapping[int, Any]
+
+
+def ask(
+    connection: Connection, key: str, members: Sequence[int], name: str, ready_ns: int = 0, given: Any = None
+) -> Answer:
     """Return when an operation begins that this rank is ready for at a time; called by a rank.
 
     What is sent begins at once. Else the answer comes when all members, or the sender, are ready.
     """
-    connection.send(("meets", _Wish(key, tuple(members), name, ready_ns)))
-    return ready_ns if name == "send" else int(connection.recv())
+    connection.send(("meets", _Wish(key, tuple(members), name, ready_ns, given)))
+    answer = Answer(ready_ns, {}) if name == "send" else connection.recv()
+    assert isinstance(answer, Answer)
+    return answer
 
 
 class _Wish(NamedTuple):
@@ -23,6 +34,7 @@ class _Wish(NamedTuple):
     members: tuple[int, ...]
     name: str
     ready_ns: int
+    given: Any
 
     def text(self) -> str:
         group, _, number = self.key.partition("#")
@@ -42,7 +54,7 @@ class Hall:
         self._ranks = ranks
         self._connections: dict[int, Connection] = {}
         self._waiting: dict[int, _Wish] = {}
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, tuple[int, _Wish]] = {}
         self._results: dict[int, Any] = {}
 
     def admit(self, rank: int, connection: Connection) -> None:
@@ -82,32 +94,40 @@ class Hall:
 
     def _meet(self, rank: int, wish: _Wish) -> None:
         if wish.name == "send":
-            self._sent[wish.key] = wish.ready_ns
-            receivers = [other for other, its in self._waiting.items() if its.key == wish.key]
-            for receiver in receivers:
-                self._answer(receiver, max(self._sent.pop(wish.key), self._waiting[receiver].ready_ns))
+            self._sent[wish.key] = (rank, wish)
+            for receiver in [other for other, its in self._waiting.items() if its.key == wish.key]:
+                self._receive(receiver)
             return
         self._waiting[rank] = wish
         if wish.name == "recv":
             if wish.key in self._sent:
-                self._answer(rank, max(self._sent.pop(wish.key), wish.ready_ns))
+                self._receive(rank)
             return
         together = [other for other, its in self._waiting.items() if its.key == wish.key]
         if len(together) == len(wish.members):
-            begins_ns = max(self._waiting[other].ready_ns for other in together)
+            wishes = {other: self._waiting[other] for other in together}
+            answer = Answer(
+                max(its.ready_ns for its in wishes.values()),
+                {other: its.given for other, its in wishes.items() if its.given is not None},
+            )
             for other in together:
-                self._answer(other, begins_ns)
+                self._answer(other, answer)
 
-    def _answer(self, rank: int, begins_ns: int) -> None:
+    def _receive(self, rank: int) -> None:
+        wish = self._waiting[rank]
+        sender, sent = self._sent.pop(wish.key)
+        self._answer(rank, Answer(max(sent.ready_ns, wish.ready_ns), {sender: sent.given}))
+
+    def _answer(self, rank: int, answer: Answer) -> None:
         del self._waiting[rank]
-        self._connections[rank].send(begins_ns)
+        self._connections[rank].send(answer)
 
     def _break_up(self) -> None:
         """Let a receiver go on, where all ranks wait: it may send, before it uses what it receives."""
         receivers = [
             (wish.ready_ns, rank)
             for rank, wish in self._waiting.items()
-            if wish.name == "recv" and not self._has_ended(wish)
+            if wish.name == "recv" and not wish.key.startswith("objects") and not self._has_ended(wish)
         ]
         if not receivers:
             waits = "; ".join(f"rank {rank} in {wish.text()}" for rank, wish in sorted(self._waiting.items()))
@@ -118,7 +138,7 @@ class Hall:
                 "All ranks of a group must call the same collectives in the same order"
             )
         ready_ns, rank = min(receivers)
-        self._answer(rank, ready_ns)
+        self._answer(rank, Answer(ready_ns, {}))
 
     def _has_ended(self, wish: _Wish) -> bool:
         return any(member in self._results for member in wish.members)

@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 
 from torch_loom.device.plan.figures import DryRunPlan
+from torch_loom.distributed.objects import Objects
 from torch_loom.errors import DryRunError
 from torch_loom.patches.declared import DRY_RUNS
 
@@ -28,10 +29,13 @@ def environment_of(rank: int, world_size: int, local_size: int) -> dict[str, str
 
 
 @contextmanager
-def as_rank(plan: DryRunPlan, rank: int, world_size: int, local_size: int) -> Iterator[None]:
+def as_rank(
+    plan: DryRunPlan, rank: int, world_size: int, local_size: int, objects: Objects | None = None
+) -> Iterator[None]:
     """Be a rank of a planned group in the body: with a launcher's environment, and the default group.
 
-    The program's own ``init_process_group()`` is that group.
+    The program's own ``init_process_group()`` is that group. Objects go the way that ``objects`` says, by
+    default to nobody.
 
     Raises:
         DryRunError: in that call: it names another rank, or another number of them.
@@ -62,8 +66,9 @@ def as_rank(plan: DryRunPlan, rank: int, world_size: int, local_size: int) -> It
     changed = []
     try:
         plan.join(world_size, rank)
+        objects = objects or Objects(rank)
         for module in (dist, dist.distributed_c10d):
-            changed += DRY_RUNS.put(module, init_process_group=init_process_group)
+            changed += DRY_RUNS.put(module, init_process_group=init_process_group, **objects.functions())
         yield
     finally:
         DRY_RUNS.restore(changed)

@@ -24,6 +24,7 @@ from torch_loom.device.plan.figures import Collectives, DryRunPlan
 from torch_loom.device.plan.group import MAX_RANKS
 from torch_loom.distributed import cluster
 from torch_loom.distributed.meeting import Hall, ask
+from torch_loom.distributed.objects import Objects
 from torch_loom.distributed.ranks import as_rank
 from torch_loom.errors import DryRunError, TopologyError
 
@@ -135,10 +136,14 @@ class Simulation:
 
         def meet(key: str, members: list[int], name: str, ready_ns: int) -> int:
             nonlocal waited_ns
-            begins_ns = ask(connection, key, members, name, ready_ns)
+            begins_ns = ask(connection, key, members, name, ready_ns).begins_ns
             waited_ns += begins_ns - ready_ns
             return begins_ns
 
+        def exchange(key: str, members: tuple[int, ...], name: str, given: Any) -> Mapping[int, Any]:
+            return ask(connection, key, members, name, given=given).given
+
+        objects = Objects(rank, self.ranks, exchange)
         count = min(self.topology.devices_per_node, self.world_size, _MAX_DEVICES)
         chip = self.topology.chip
         plan = None
@@ -148,7 +153,7 @@ class Simulation:
                     _C.set_collective_meeting(meet, list(self.ranks))
                     device = rank % self.topology.devices_per_node % count
                     torch.get_device_module(DEVICE_TYPE).set_device(device)
-                    with as_rank(plan, rank, self.world_size, self.topology.devices_per_node):
+                    with as_rank(plan, rank, self.world_size, self.topology.devices_per_node, objects):
                         run()
             except torch.OutOfMemoryError:
                 # The plan says it.
