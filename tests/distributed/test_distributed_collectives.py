@@ -49,3 +49,7 @@ def test_as_nccl_ranks_wait_and_end(fork_cuda: PythonRunner) -> None:
 
 def test_the_reader_of_flight_recorders_finds_what_differs(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "flight_recorder.py", SETTINGS)
+
+
+def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
