@@ -305,10 +305,12 @@ def smi(
 )
 def plan_script(
     context: typer.Context,
-    script: Annotated[list[str], typer.Argument(help="SCRIPT.py, with its arguments.")],
+    script: Annotated[list[str] | None, typer.Argument(help="SCRIPT.py, with its arguments.")] = None,
     chip: Annotated[
         str | None,
-        typer.Option(help=f"Name or description of the chip. [default: the topology's, else {DEFAULT_CHIP}]"),
+        typer.Option(
+            help="Name or description of the chip.", show_default=f"the topology's, else {DEFAULT_CHIP}"
+        ),
     ] = None,
     devices: Annotated[int, typer.Option(help="How many devices there are.", min=1, max=64)] = 1,
     memory: Annotated[str | None, typer.Option(help="Memory of each device, as in 16GiB.")] = None,
@@ -318,16 +320,42 @@ def plan_script(
     ] = None,
     rank: Annotated[int, typer.Option(help="Which of them.", min=0)] = 0,
     topology: Annotated[
-        str | None, typer.Option(help="The cluster of the ranks. [default: of the chip, where there is one]")
+        str | None, typer.Option(help="The cluster of the ranks.", show_default="the chip's")
     ] = None,
     steps: Annotated[int, typer.Option(help="After how many training steps to stop.", min=1)] = 3,
     json: Annotated[Path | None, typer.Option(help="Where to write the plan as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Where to write the plan as a page.")] = None,
+    serve: Annotated[
+        str | None, typer.Option(help="Instead of a script: a folder with a language model's config.json.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Requests to serve, JSON lines: prompt_tokens, new_tokens, arrival.")
+    ] = None,
+    schedule: Annotated[str, typer.Option(help="Of requests: continuous or loop.")] = "continuous",
+    max_batch: Annotated[
+        int | None,
+        typer.Option(help="Requests at a time.", min=1, max=1 << 16, show_default="1024; 1 in a loop"),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Of the weights that are served.")] = "bfloat16",
+    graphs: Annotated[
+        bool, typer.Option("--graphs", help="Steps of serving are replayed CUDA graphs.")
+    ] = False,
 ) -> None:
-    """Plan a training script: memory, time and what runs out, without the chip. Exit status 3: memory."""
-    from torch_loom.tools import misplaced
+    """Plan a training script, or serving: memory and time, without the chip. Exit status 3: out of memory."""
+    from torch_loom.tools import console, misplaced
+    from torch_loom.tools import serve as serving
     from torch_loom.tools.plan import run
 
+    if serve is not None:
+        if script or trace is None:
+            console.fail("loom plan --serve MODEL takes --trace FILE, and no script", 2)
+        values = {"schedule": schedule, "max_batch": max_batch, "dtype": dtype, "graphs": graphs}
+        files = {"trace": trace, "json": json, "html": html}
+        raise typer.Exit(
+            serving.run(serve, {"chip": chip or DEFAULT_CHIP, "memory": memory, **values, **files})
+        )
+    if not script:
+        console.fail("loom plan takes a script, or --serve MODEL --trace FILE", 2)
     misplaced.warn(context, script)
     run(
         script,
