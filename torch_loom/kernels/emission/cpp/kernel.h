@@ -40,7 +40,7 @@ struct Site {
   int number;  // of the argument among those that are addresses; negative where it is not known
 };
 
-// The sanitizer, as csrc/torch/dispatch/grid_watch.h has it.
+// The sanitizer, as csrc/torch/launch/grid_watch.h has it.
 enum Access : int32_t { kRead, kWrite, kAtomic, kLock, kVolatileRead };
 struct Watcher {
   const char* (*access)(Watcher* self, int64_t program, const Site* site, int64_t address, int64_t bytes,

@@ -1,4 +1,4 @@
-#include "torch/dispatch/grid_launch.h"
+#include "torch/launch/grid_launch.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/SmallVector.h>
@@ -13,7 +13,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
-#include "torch/dispatch/grid_watch.h"
+#include "torch/launch/grid_watch.h"
 #include "torch/loans/operand.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"

@@ -1,4 +1,4 @@
-#include "torch/dispatch/grid_watch.h"
+#include "torch/launch/grid_watch.h"
 
 #include <memory>
 #include <utility>
