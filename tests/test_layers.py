@@ -34,11 +34,11 @@ CPP_LAYERS = {
     "runtime/memory": {"driver", "runtime", "runtime/ipc", "util"},
     "testing": {"driver", "runtime", "runtime/memory", "telemetry", "util"},
 }
-# csrc/torch in order. Hooks and the profiler do not know kernels; those of attention know the others. All may
-# include what is outside csrc/torch.
+# csrc/torch in order. Hooks and the profiler do not know kernels; rooms within their room do. All may include
+# what is outside csrc/torch.
 TORCH_ROOMS = [
     *("core", "engine", "random", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
-    *("kernels", "kernels/attention", "hooks", "profiler", "launch", "bindings"),
+    *("kernels", "kernels/attention", "kernels/semi_structured", "hooks", "profiler", "launch", "bindings"),
 ]
 # The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.
 CPP_LAYERS["distributed"] = {
@@ -67,8 +67,8 @@ BELOW_TORCH = {
     "util",
 }
 for place, room in enumerate(TORCH_ROOMS):
-    above = {"kernels", "kernels/attention", "hooks", "profiler"}
-    unknown = set() if room in {"kernels/attention", "launch", "bindings"} else above
+    above = {"kernels", "kernels/attention", "kernels/semi_structured", "hooks", "profiler"}
+    unknown = set() if room.startswith("kernels/") or room in {"launch", "bindings"} else above
     below = set(TORCH_ROOMS[:place]) - unknown
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH
 # registry.cpp is the one file of its room that knows the drivers, and what they are given.

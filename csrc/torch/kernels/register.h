@@ -28,7 +28,9 @@ namespace loom::glue {
   DO(windows)            \
   DO(rms_norm)           \
   DO(scaled_grouped)     \
-  DO(semi_structured)    \
+  DO(cutlass)            \
+  DO(cusparselt)         \
+  DO(sparse_tiles)       \
   DO(nested_attention)   \
   DO(nested)             \
   DO(quantized)          \
