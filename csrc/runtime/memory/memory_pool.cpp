@@ -4,16 +4,7 @@
 
 namespace loom::runtime {
 
-// False as well where it is one, but the first of its run: the run before has not been looked at.
-bool FreeBlocks::is_place(const Place& place, size_t size, Position position) const {
-  if (place.run >= runs_.size()) return false;
-  const std::vector<Entry>& entries = runs_[place.run];
-  const bool is_end = place.index == entries.size() && place.run + 1 == runs_.size();
-  if (!is_end && (place.index >= entries.size() || entries[place.index].before(size, position))) return false;
-  return place.index == 0 ? place.run == 0 : entries[place.index - 1].before(size, position);
-}
-
-FreeBlocks::Place FreeBlocks::search(size_t size, Position position) const {
+FreeBlocks::Place FreeBlocks::lower_bound(size_t size, Position position) const {
   size_t run = 0;
   if (runs_.size() > 1) {
     const auto found = std::partition_point(

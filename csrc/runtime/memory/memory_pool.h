@@ -95,15 +95,9 @@ class FreeBlocks {
   static constexpr size_t kMaxRun = 128;
 
   // Of the first entry that is not before (size, position); the last run's end if there is none.
-  Place lower_bound(size_t size, Position position) const {
-    return is_place(last_, size, position) ? last_ : last_ = search(size, position);
-  }
-  bool is_place(const Place& place, size_t size, Position position) const;
-  Place search(size_t size, Position position) const;
+  Place lower_bound(size_t size, Position position) const;
 
   std::vector<std::vector<Entry>> runs_;  // a run is empty only if it is the sole run
-  // An allocation and its free look for the same place five times.
-  mutable Place last_{0, 0};
 };
 
 struct PrivatePool;
