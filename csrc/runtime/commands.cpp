@@ -164,10 +164,6 @@ bool runs_in_place(StreamRef stream) { return static_cast<bool>(in_place(stream)
 
 bool is_kernel_described() noexcept { return tape::is_told(CommandKind::kKernel) || capture::is_underway(); }
 
-bool must_describe_kernel() noexcept {
-  return tape::is_demanded(CommandKind::kKernel) || capture::is_underway();
-}
-
 InPlace in_place(StreamRef stream) { return in_place(get().device(stream.device), stream); }
 
 InPlace in_place(const Device& device, StreamRef stream) {

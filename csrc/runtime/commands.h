@@ -29,8 +29,6 @@ bool runs_in_place(StreamRef stream);
 bool is_captured(StreamRef stream);
 // Whether kernels are described: a reader wants them, or a graph keeps them and reports them at each replay.
 bool is_kernel_described() noexcept;
-// Whether they must be: the simulated clock needs no description of a kernel whose cost it knows.
-bool must_describe_kernel() noexcept;
 
 // What the begin of a kernel reports to readers; see Command.
 struct KernelRecord {

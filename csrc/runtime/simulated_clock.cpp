@@ -1,7 +1,6 @@
 #include "runtime/simulated_clock.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -16,7 +15,6 @@
 #include "runtime/kept_record.h"
 #include "runtime/time_lines.h"
 #include "runtime/worlds.h"
-#include "util/checked_slot.h"
 #include "util/spin.h"
 #include "util/thread_local.h"
 
@@ -69,10 +67,6 @@ constexpr size_t kStepsAtOnce = 1 << 12;
 
 // Of kernels, 16 MB; afterwards a call is described until its cost is known.
 constexpr size_t kMaxPutOff = 1 << 20;
-
-constexpr size_t kQuickCosts = 1 << 12;
-std::array<CheckedSlot, kQuickCosts> quick_costs;
-CheckedSlot& quick_slot(const CallKey& key) noexcept { return quick_costs[key.first % kQuickCosts]; }
 
 struct KeyHash {
   size_t operator()(const CallKey& key) const noexcept { return key.first; }
@@ -484,14 +478,6 @@ int64_t device_ns(int device) { return is_on() ? the_clock.load()->device_ns(dev
 
 int64_t stream_ns(int device, int64_t stream) {
   return is_on() ? the_clock.load()->stream_ns(device, stream) : clock::host_ns();
-}
-
-int64_t cost_of(const CallKey& key) noexcept {
-  return static_cast<int64_t>(quick_slot(key).find(key).value_or(~uint64_t{0}));
-}
-
-void keep_cost(const CallKey& key, int64_t cost) noexcept {
-  quick_slot(key).put(key, static_cast<uint64_t>(cost));
 }
 
 int64_t last_cost() noexcept { return own.last_cost; }

@@ -17,7 +17,6 @@
 #include "driver/driver.h"
 #include "runtime/commands.h"
 #include "runtime/timing.h"
-#include "util/call_key.h"
 
 namespace loom::runtime::simulated {
 
@@ -74,11 +73,9 @@ int64_t device_ns(int device);
 // When a command that is issued to a stream now would begin.
 int64_t stream_ns(int device, int64_t stream);
 
-// What kernels cost, by numbers that stand for all that decides it: for kernels that are not described. It
-// forgets. A cost is nanoseconds, or a number below −1 for one that is put off until a time is read.
+// What a kernel costs: nanoseconds, or a number below −1 for a cost that is put off until a time is read. Who
+// keeps it need not describe such a kernel again.
 inline constexpr int64_t kNoCost = -1;
-int64_t cost_of(const CallKey& key) noexcept;
-void keep_cost(const CallKey& key, int64_t cost) noexcept;
 // The cost of the kernel that this thread reported last.
 int64_t last_cost() noexcept;
 void forget_last_cost() noexcept;

@@ -22,10 +22,10 @@ class KeyMixer {
     first_ = static_cast<uint64_t>(wide) ^ 0x9e3779b97f4a7c15u;
     second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(one, 17) + 0xd6e8feb86659fd93u;
   }
-  // Of what was added so far.
-  CallKey key() const noexcept {
+  // Of what was added so far, and of two words more.
+  CallKey key(uint64_t one = 0, uint64_t other = 0) const noexcept {
     KeyMixer last = *this;
-    last.add(0);
+    last.add(one, other);
     return {last.first_ ^ last.first_ >> 29, last.second_ ^ last.second_ >> 31};
   }
 

@@ -50,7 +50,8 @@ TEST(keys_of_sizes_and_strides_are_all_different) {
   CHECK(places.size() == 4096);  // of a table
 }
 
-// A reader finds the value of its key, or none, and never another's: three words are written one by one.
+// A reader finds the value of its key, or none, and never another's nor parts of two: four words are written
+// one by one.
 TEST(slots_give_no_key_the_value_of_another) {
   CheckedSlot slot;
   CHECK(slot.is_empty());
@@ -62,14 +63,15 @@ TEST(slots_give_no_key_the_value_of_another) {
     threads.emplace_back([&, number] {
       for (size_t i = 0; i < 400'000; ++i) {
         const size_t place = (i * 2 + number) % keys.size();
-        slot.put(keys[place], place);
+        slot.put(keys[place], {place, i << 32 | i});
       }
     });
     threads.emplace_back([&] {
       while (!is_done.load()) {
         for (size_t i = 0; i < keys.size(); ++i) {
-          const std::optional<uint64_t> found = slot.find(keys[i]);
-          if (found.has_value() && *found != i) is_wrong.store(true);
+          const std::optional<CheckedSlot::Value> found = slot.find(keys[i]);
+          if (found.has_value() && (found->one != i || found->other >> 32 != (found->other & 0xffffffff)))
+            is_wrong.store(true);
         }
       }
     });

@@ -164,3 +164,18 @@ def test_every_fused_kernel_is_asked_for() -> None:
 )
 def test_which_ops_need_a_kernel_of_the_chip(op: str, kernel: str | None) -> None:
     assert ops.fused_kernel_of(op) == kernel
+
+
+def test_no_unboxed_op_depends_on_what_a_number_is() -> None:
+    def takes_number(op: str) -> bool:
+        name, _, overload = op.partition(".")
+        schema = torch._C._get_schema(name, overload)
+        return any(
+            kind in str(argument.type) for argument in schema.arguments for kind in ("number", "float")
+        )
+
+    unboxed = [op for op in op_table.op_names() if "unboxed" in ops.facts_of(op)]
+    exact = {op for op in unboxed if ops.facts_of(op) & {"sized_by_numbers", "engine_checks"}}
+    assert len(unboxed) > 50
+    assert [op for op in exact if takes_number(op)] == []
+    assert takes_number("aten::add.Tensor")

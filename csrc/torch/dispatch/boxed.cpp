@@ -3,6 +3,7 @@
 #include <ATen/core/List.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/capture.h"
 #include "torch/core/device_memory.h"
@@ -10,8 +11,8 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/graph.h"
 #include "torch/dispatch/implicit_sync.h"
+#include "torch/dispatch/plan.h"
 #include "torch/dispatch/queued_op.h"
-#include "torch/dispatch/rules.h"
 #include "torch/engine/generator.h"
 #include "torch/engine/integer_division.h"
 #include "torch/inference/infer.h"
@@ -42,29 +43,30 @@ c10::IValue lend_optional_list(Lending& lending, c10::ArrayRef<c10::IValue> tens
   lent.reserve(tensors.size());
   lending.mix(tensors.size());
   for (const c10::IValue& tensor : tensors) {
-    lent.push_back(tensor.isTensor() ? std::optional(lending.lend_element(tensor.toTensor(), false))
-                                     : std::nullopt);
+    if (tensor.isTensor()) {
+      lent.push_back(lending.lend_element(tensor.toTensor(), false));
+    } else {
+      lending.mix(0);
+      lent.push_back(std::nullopt);
+    }
   }
   return lent;
 }
 
 void lend_argument(Lending& lending, c10::IValue& value, const Argument& argument) {
+  if (value.isNone()) return lending.mix(0);
   switch (argument.kind) {
     case ArgKind::kTensor:
-      if (value.isTensor()) {
-        value = lending.lend(value.toTensor(), argument.is_written);
-      } else {
-        lending.mix(0);
-      }
+      value = lending.lend(value.toTensor(), argument.is_written);
       break;
     case ArgKind::kTensorList:
-      if (value.isList()) value = lend_list(lending, value.toListRef(), argument.is_written);
+      value = lend_list(lending, value.toListRef(), argument.is_written);
       break;
     case ArgKind::kOptionalTensorList:
-      if (value.isList()) value = lend_optional_list(lending, value.toListRef());
+      value = lend_optional_list(lending, value.toListRef());
       break;
     case ArgKind::kDevice:
-      if (value.isDevice() && value.toDevice().type() == device_type()) {
+      if (value.toDevice().type() == device_type()) {
         lending.set_device(resolve_device(value.toDevice()).index());
         value = c10::Device(engine_type(lending.target()));
       }
@@ -179,33 +181,31 @@ void describe(const Op& op, const torch::jit::Stack& stack, Lending& lending) {
   }
 }
 
-// Arguments that are not tensors decide as well what a kernel allocates.
-void mix_argument(Lending& lending, const c10::IValue& value) {
-  enum Kind : uint64_t { kNone, kInt, kBool, kInts, kBools, kText, kReal, kComplex, kOther };
+// Arguments that are not tensors decide as well what a kernel allocates and returns. `part`: what of a number
+// does.
+void mix_argument(Lending& lending, const c10::IValue& value, KeyPart part) {
+  enum Kind : uint64_t { kNone, kInt, kBool, kReal, kComplex, kText, kDevice, kList };
+  const bool is_exact = part == KeyPart::kExact;
   if (value.isInt()) {
-    lending.mix(kInt);
-    lending.mix(static_cast<uint64_t>(value.toInt()));
+    lending.mix(kInt, is_exact ? static_cast<uint64_t>(value.toInt()) : 0);
   } else if (value.isBool()) {
-    lending.mix(kBool);
-    lending.mix(static_cast<uint64_t>(value.toBool()));
-  } else if (value.isIntList()) {
-    const std::vector<int64_t> numbers = value.toIntVector();
-    lending.mix(kInts);
-    lending.mix(numbers.size());
-    for (const int64_t number : numbers) lending.mix(static_cast<uint64_t>(number));
-  } else if (value.isBoolList()) {
-    const c10::List<bool> bits = value.toBoolList();
-    lending.mix(kBools);
-    lending.mix(bits.size());
-    for (const bool bit : bits) lending.mix(static_cast<uint64_t>(bit));
+    lending.mix(kBool, is_exact ? static_cast<uint64_t>(value.toBool()) : 0);
+  } else if (value.isDouble()) {
+    lending.mix(kReal, is_exact ? std::bit_cast<uint64_t>(value.toDouble()) : 0);
+  } else if (value.isNone()) {
+    lending.mix(kNone);
   } else if (value.isString()) {
-    lending.mix(kText);
-    lending.mix(std::hash<std::string_view>()(value.toStringView()));
+    lending.mix(kText, std::hash<std::string_view>()(value.toStringView()));
+  } else if (value.isList()) {
+    const auto elements = value.toListRef();
+    lending.mix(kList, elements.size());
+    for (const c10::IValue& element : elements) mix_argument(lending, element, part);
+  } else if (value.isComplexDouble()) {
+    lending.mix(kComplex);
+  } else if (value.isDevice()) {
+    lending.mix(kDevice);
   } else {
-    lending.mix(value.isNone()            ? kNone
-                : value.isDouble()        ? kReal
-                : value.isComplexDouble() ? kComplex
-                                          : kOther);
+    lending.mix_unknown();
   }
 }
 
@@ -227,10 +227,10 @@ bool try_queue(Op& op, torch::jit::Stack* stack, Lending& lending, const Inferen
     translated([&] { runtime::capture::forbid_on(stream, "a copy of indices of the host's"); });
   }
   const std::shared_ptr<const InferredOutputs> inferred =
-      key.empty() ? nullptr : find_or_infer(op, *stack, lending, key, is_captured, reason);
+      key.has_value() ? find_or_infer(op, *stack, lending, *key, is_captured, reason) : nullptr;
   const bool known = inferred != nullptr && inferred->can_queue;
   if (is_captured && !known) {
-    const bool is_unseen = inferred == nullptr && !key.empty();
+    const bool is_unseen = inferred == nullptr && key.has_value();
     const std::string what =
         op.name() + std::string(" cannot be captured by a graph: ") +
         (is_unseen ? "what it returns for such arguments is not known (" + reason +
@@ -284,17 +284,18 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
   }
 }
 
+// `key`: given where the run shows what such calls return.
 void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceKey key) {
-  const bool is_known = lending.knows_allocations(op.output_allocations);
+  if (key.has_value()) lending.forget_outputs();
+  const bool is_known = lending.plan().knows_outputs;
   torch::jit::Stack arguments;
-  if (!is_known && !op.writes && lending.runs_kernels()) {
-    lending.bound_allocations();
+  if (!is_known && !op.writes) {
     arguments.assign(stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments), stack->end());
   }
-  if (!is_known && key.empty() && must_teach(op)) key = key_to_teach(op, *stack, lending);
+  if (!is_known && !key.has_value() && must_teach(op)) key = key_to_teach(op, *stack, lending);
   const size_t first = stack->size() - op.num_arguments;
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
-  if (is_known && !key.empty()) lending.forget_allocations(op.output_allocations);
+  lending.expect_outputs();
   try {
     if (!call_engine(op, stack, lending)) return;
   } catch (const c10::OutOfMemoryError&) {
@@ -303,7 +304,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     return queue_bounded(op, stack, lending);
   }
-  if (!key.empty()) teach(op, key, *stack, lending);
+  if (key.has_value()) teach(op, *key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
   if (!lending.runs_kernels() && op.num_returns == 1 && stack->back().isTensor()) [[unlikely]]
@@ -318,11 +319,19 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
 
 }  // namespace
 
-void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending) {
+void run_lent(Op& op, torch::jit::Stack* stack, Lending& lending, bool runs_in_place, Noted noted) {
+  if (lending.plan().has_rules) {
+    const size_t first = stack->size() - op.num_arguments;
+    apply_rules(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending, noted.is_counted);
+  }
+  // An op that waits for values has no fixed cost.
+  if (lending.must_describe(/*costs_anew=*/noted.waits)) [[unlikely]]
+    describe(op, *stack, lending);
+  if (runs_in_place) return run_in_place(op, stack, lending, {});
   if (has_asserted.load(std::memory_order_relaxed) && lending.runs_kernels()) [[unlikely]]
     return skip_or_raise(op, stack, lending);
-  InferenceKey key = key_of(op, *stack, lending);
-  if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, std::move(key));
+  const InferenceKey key = key_of(op, *stack, lending);
+  if (!try_queue(op, stack, lending, key)) run_in_place(op, stack, lending, key);
 }
 
 void queue_bounded(Op& op, torch::jit::Stack* stack, Lending& lending) {
@@ -331,10 +340,6 @@ void queue_bounded(Op& op, torch::jit::Stack* stack, Lending& lending) {
   const size_t bytes = lending.output_allocations().refused_bytes();
   free_device_memory(take_device_memory(lending.target(), bytes));
   throw;
-}
-
-void run_lent_in_place(Op& op, torch::jit::Stack* stack, Lending& lending) {
-  run_in_place(op, stack, lending, {});
 }
 
 namespace {
@@ -348,8 +353,7 @@ void pack_on_host(const Op& op, torch::jit::Stack* stack) {
   op.handle.callBoxed(stack);
 }
 
-// `is_counted`: as a fallback. `waits`: the host needs a value of the op's.
-void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_counted, bool waits) {
+void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, Noted noted) {
   const size_t first = stack->size() - op.num_arguments;
   Lending lending(op);
   if (is_by_keys) lending.find_by_keys();
@@ -359,26 +363,17 @@ void lend_and_run(Op& op, torch::jit::Stack* stack, bool is_by_keys, bool is_cou
       if (next < op.arguments.size() && op.arguments[next].index == i) {
         lend_argument(lending, (*stack)[first + i], op.arguments[next++]);
       } else {
-        mix_argument(lending, (*stack)[first + i]);
+        mix_argument(lending, (*stack)[first + i], op.key_parts[i]);
       }
     }
   } catch (const DeviceMismatch&) {
     raise_mismatch(op, c10::ArrayRef<c10::IValue>(*stack).slice(first));
   }
   const bool runs_in_place = lending.runs_in_place();
-  if (waits && is_sync_watched.load(std::memory_order_relaxed)) [[unlikely]]
+  if (noted.waits && is_sync_watched.load(std::memory_order_relaxed)) [[unlikely]]
     report_implicit_sync(op.name(), lending.device());
-  if (has_rules(op, lending.dtypes()) || op.is_refused_by_row) [[unlikely]] {
-    apply_rules(op, c10::ArrayRef<c10::IValue>(*stack).slice(first), lending, is_counted);
-  }
-  // An op that waits for values has no fixed cost.
-  if (lending.must_describe(op, /*costs_anew=*/waits)) [[unlikely]]
-    describe(op, *stack, lending);
-  if (runs_in_place) {
-    run_in_place(op, stack, lending, {});
-  } else {
-    run_lent(op, stack, lending);
-  }
+  plan_of(op, lending);
+  run_lent(op, stack, lending, runs_in_place, noted);
 }
 
 void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by_keys) {
@@ -391,16 +386,17 @@ void run(const c10::OperatorHandle& handle, torch::jit::Stack* stack, bool is_by
     return;
   }
   if (op.makes_object) return pack_on_host(op, stack);
-  bool is_counted = false;
+  Noted noted;
   if (op.facts.has(op_flag::kMakesContents) && devices().has_lazy_devices()) {
     const auto check = [&](int device) {
       if (!fallback::is_watched(kAnyOp)) return;
-      is_counted = fallback::check_op(op.fallback_entry(), device);
+      noted.is_counted = fallback::check_op(op.fallback_entry(), device);
     };
     if (fill_on_host(handle, stack, check)) return;
   }
   const bool is_asked = is_sync_watched.load(std::memory_order_relaxed) || runtime::simulated::is_on();
-  lend_and_run(op, stack, is_by_keys, is_counted, /*waits=*/is_asked && waits_for_values(op, *stack));
+  noted.waits = is_asked && waits_for_values(op, *stack);
+  lend_and_run(op, stack, is_by_keys, noted);
 }
 
 }  // namespace

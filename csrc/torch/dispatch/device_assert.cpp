@@ -213,12 +213,12 @@ void rethrow_as_assert(const c10::Error& error, const std::string& line) {
 
 void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const c10::Error& error) {
   const InferenceKey key = lending.runs_kernels() ? key_of(op, *stack, lending) : InferenceKey();
-  if (key.empty()) throw;
+  if (!key.has_value()) throw;
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.num_arguments);
   const torch::jit::Stack arguments(first, stack->end());
   if (!is_caused_by_values(op, lending.engine_keys(), arguments, error)) throw;
   std::string reason;
-  const auto inferred = find_or_infer(op, *stack, lending, key, /*is_captured=*/false, reason);
+  const auto inferred = find_or_infer(op, *stack, lending, *key, /*is_captured=*/false, reason);
   if (inferred == nullptr || !inferred->can_queue) throw;
   if (!has_device_asserts) rethrow_as_assert(error);
   note_device_assert(op.name(), error.what_without_backtrace(), python_line());
@@ -229,9 +229,9 @@ void assert_or_rethrow(Op& op, torch::jit::Stack* stack, Lending& lending, const
 void skip_or_raise(Op& op, torch::jit::Stack* stack, Lending& lending) {
   const runtime::StreamRef stream = runtime::current_stream_of(lending.device());
   const InferenceKey key = key_of(op, *stack, lending);
-  if (key.empty() || translated([&] { return runtime::is_captured(stream); })) raise_device_assert();
+  if (!key.has_value() || translated([&] { return runtime::is_captured(stream); })) raise_device_assert();
   std::string reason;
-  const auto inferred = find_or_infer(op, *stack, lending, key, /*is_captured=*/false, reason);
+  const auto inferred = find_or_infer(op, *stack, lending, *key, /*is_captured=*/false, reason);
   if (inferred == nullptr || !inferred->can_queue) raise_device_assert();
   push_undefined(op, stack, lending, *inferred);
 }

@@ -15,14 +15,14 @@
 #include "torch/cuda/fast_route.h"
 #include "torch/dispatch/boxed.h"
 #include "torch/dispatch/device_assert.h"
-#include "torch/dispatch/rules.h"
-#include "torch/inference/infer.h"
+#include "torch/dispatch/plan.h"
 #include "torch/loans/device_mismatch.h"
 #include "torch/loans/lend.h"
 
 namespace loom::glue {
 
-// Integers, and the dtypes of other numbers, distinguish what a kernel allocates and what it costs.
+// Of a number of any dtype the type alone decides, and nothing of one with a fraction: ops for which that is
+// wrong are not called in this way (tests/ops/test_table.py).
 template <typename T>
 void mix_in(Lending& lending, const T& argument) {
   if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
@@ -31,7 +31,10 @@ void mix_in(Lending& lending, const T& argument) {
     lending.mix(static_cast<uint64_t>(argument.as_int_unchecked()));
   } else if constexpr (std::is_same_v<T, at::Scalar>) {
     lending.mix(static_cast<uint64_t>(argument.type()));
+  } else if constexpr (std::is_same_v<T, std::string_view>) {
+    lending.mix(std::hash<std::string_view>()(argument));
   } else if constexpr (std::is_same_v<T, at::IntArrayRef> || std::is_same_v<T, c10::SymIntArrayRef> ||
+                       std::is_same_v<T, at::ArrayRef<at::Scalar>> ||
                        requires { std::tuple_size<T>::value; }) {  // std::array
     lending.mix(argument.size());
     for (const auto& value : argument) mix_in(lending, value);
@@ -160,15 +163,6 @@ template <typename Lent>
       lent);
 }
 
-template <typename T>
-[[gnu::noinline]] torch::jit::Stack boxed_results(const T& result) {
-  return {result};
-}
-template <typename... T>
-[[gnu::noinline]] torch::jit::Stack boxed_results(const std::tuple<T...>& results) {
-  return std::apply([](const T&... one) { return torch::jit::Stack{one...}; }, results);
-}
-
 // Adds what the tape reports besides operands.
 template <typename... T>
 [[gnu::noinline]] void describe_arguments(Lending& lending, const std::vector<const char*>& names,
@@ -215,22 +209,16 @@ struct Borrowed<At, Return(Arguments...)> {
     std::tuple<decltype(Lent<Arguments>::of(lending, std::declval<Arguments>()))...> lent{
         Lent<Arguments>::of(lending, arguments)...};
     const bool runs_in_place = lending.runs_in_place();
-    const bool is_widened =
-        has_rules(op, lending.dtypes()) && apply_rules(op, boxed_arguments(lent), lending);
-    if (lending.must_describe(op)) [[unlikely]] {
+    if (plan_of(op, lending).is_boxed || !runs_in_place) [[unlikely]] {
+      torch::jit::Stack stack = boxed_arguments(lent);
+      run_lent(op, &stack, lending, runs_in_place);
+      return returned(stack, std::forward<Arguments>(arguments)...);
+    }
+    if (lending.must_describe()) [[unlikely]] {
       static const auto names = argument_names(At::name, At::overload_name);
       describe_arguments(lending, names, arguments...);
     }
-    if (!runs_in_place || is_widened || !lending.runs_kernels()) [[unlikely]] {
-      torch::jit::Stack stack = boxed_arguments(lent);
-      runs_in_place ? run_lent_in_place(op, &stack, lending) : run_lent(op, &stack, lending);
-      return returned(stack, std::forward<Arguments>(arguments)...);
-    }
-    InferenceKey key;
-    if (!lending.knows_allocations(op.output_allocations)) [[unlikely]] {
-      if (must_teach(op)) key = key_to_teach(op, boxed_arguments(lent), lending);
-      if constexpr (!kWrites) lending.bound_allocations();
-    }
+    lending.expect_outputs();
     const auto run = [&](auto&&... engine_arguments) -> decltype(auto) {
       return At::redispatch(lending.engine_keys(), engine_arguments...);
     };
@@ -239,9 +227,6 @@ struct Borrowed<At, Return(Arguments...)> {
         lending.run([&] { std::apply(run, lent); });
       } catch (const std::exception& error) {
         return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
-      }
-      if (!key.empty()) [[unlikely]] {
-        teach(op, key, boxed_written(lent), lending);
       }
       lending.write_back();
       if constexpr (kWritesLists) {
@@ -257,9 +242,6 @@ struct Borrowed<At, Return(Arguments...)> {
         lending.run([&] { result.emplace(std::apply(run, lent)); });
       } catch (const std::exception& error) {
         return asserted(op, lent, lending, error, std::forward<Arguments>(arguments)...);
-      }
-      if (!key.empty()) [[unlikely]] {
-        teach(op, key, boxed_results(*result), lending);
       }
       Return adopted = adopt_all(lending, std::move(*result));
       lending.finish(adopted);
@@ -294,23 +276,6 @@ struct Borrowed<At, Return(Arguments...)> {
     if (!are_errors_examined || own == nullptr) throw;
     assert_or_rethrow(op, &stack, lending, *own);
     return returned(stack, std::forward<Arguments>(arguments)...);
-  }
-
-  // What the engine returned, when that is the argument it wrote.
-  template <typename Lent>
-  static torch::jit::Stack boxed_written(const Lent& lent) {
-    if constexpr (kWritesLists) {
-      return {};
-    } else {
-      constexpr size_t place = place_of_written();
-      return {std::get<place>(lent)};
-    }
-  }
-  static constexpr size_t place_of_written() {
-    constexpr bool is_written[] = {std::is_same_v<Arguments, at::Tensor&>...};
-    size_t place = 0;
-    while (!is_written[place]) ++place;
-    return place;
   }
 
   static Return returned(torch::jit::Stack& stack, Arguments... arguments) {

@@ -3,8 +3,8 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorOptions.h>
 
+#include <array>
 #include <utility>
-#include <vector>
 
 #include "util/thread_local.h"
 
@@ -46,24 +46,22 @@ DispatchKeySet fresh_keys(c10::DeviceType engine) {
 class AliasPool {
  public:
   at::Tensor take(c10::DeviceType engine) {
-    if (aliases_.empty() || engine != engine_) return {};
-    at::Tensor alias = std::move(aliases_.back());
-    aliases_.pop_back();
-    return alias;
+    if (count_ == 0 || engine != engine_) return {};
+    return std::move(aliases_[--count_]);
   }
 
   void give_back(at::Tensor&& alias) {
-    constexpr size_t kKept = 16;
     c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
-    if (aliases_.size() >= kKept || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1) return;
+    if (count_ == aliases_.size() || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1)
+      return;
     if (impl->device_type() != engine_ && !choose(impl->device_type())) return;
     if (impl->key_set() != keys_ || impl->is_inference() || impl->is_wrapped_number()) return;
-    aliases_.push_back(std::move(alias));
+    aliases_[count_++] = std::move(alias);
   }
 
  private:
   bool choose(c10::DeviceType engine) {
-    if (!aliases_.empty()) return false;
+    if (count_ != 0) return false;
     engine_ = engine;
     keys_ = fresh_keys(engine);
     return true;
@@ -71,7 +69,8 @@ class AliasPool {
 
   c10::DeviceType engine_ = c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES;  // none yet
   DispatchKeySet keys_;
-  std::vector<at::Tensor> aliases_;
+  std::array<at::Tensor, 16> aliases_;
+  size_t count_ = 0;
 };
 
 // Null until the thread gives one back, and when it ends.

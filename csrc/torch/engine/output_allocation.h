@@ -9,10 +9,12 @@
 #include <cstdint>
 
 #include "runtime/device.h"
-#include "torch/engine/output_masks.h"
 #include "util/thread_local.h"
 
 namespace loom::glue {
+
+// Which of a kernel's allocations become outputs: bit n for the n-th; those after the 64th are host memory.
+using OutputMask = uint64_t;
 
 // The allocations of one run of a kernel.
 class OutputAllocations {

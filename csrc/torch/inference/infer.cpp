@@ -1,7 +1,6 @@
 #include "torch/inference/infer.h"
 
 #include <ATen/MemoryOverlap.h>
-#include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -302,17 +301,8 @@ InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending&
   if (!op.can_queue || lending.is_by_keys()) return {};
   if (op.looks_at_values(stack) || counts_mask(op, stack) || writes_complex_number(op, stack)) return {};
   if (op.writes && writes_shared_memory(lending)) return {};
-  InferenceKey key;
-  OperandOrder operands(lending.loans());
-  // The default dtype is that of int / int; an LSTM keeps a workspace only where gradients are wanted.
-  key.push_back(int64_t{op.record.id} << 32 |
-                static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 1 |
-                int64_t{c10::GradMode::is_enabled()});
-  const size_t first = stack.size() - op.num_arguments;
-  for (size_t i = 0; i < op.num_arguments; ++i) {
-    if (!add_to_key(key, stack[first + i], op.key_parts[i], operands)) return {};
-  }
-  return key;
+  // An LSTM keeps a workspace only where gradients are wanted.
+  return lending.key_of_outputs(c10::GradMode::is_enabled());
 }
 
 bool must_teach(Op& op) {
@@ -323,7 +313,7 @@ bool must_teach(Op& op) {
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending) {
   if (!lending.runs_kernels()) return {};
   InferenceKey key = key_of(op, stack, lending);
-  if (is_checked.load(std::memory_order_relaxed) && !key.empty()) [[unlikely]] {
+  if (is_checked.load(std::memory_order_relaxed) && key.has_value()) [[unlikely]] {
     expected = Expected{};
     bool has_raised = false;
     expected.outputs = infer(op, stack, lending, expected.reason, has_raised);
@@ -331,7 +321,7 @@ InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending&
   return key;
 }
 
-void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending) {
+void teach(const Op& op, const CallKey& key, const torch::jit::Stack& stack, const Lending& lending) {
   auto shown =
       observe(stack, op.num_returns, lending.loans(), &lending.output_allocations(), ShownBy::kKernel);
   if (is_checked.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -341,7 +331,7 @@ void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack
 }
 
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
-                                                     const Lending& lending, const InferenceKey& key,
+                                                     const Lending& lending, const CallKey& key,
                                                      bool is_captured, std::string& reason) {
   if (auto known = find_inferred(key)) {
     num_known.fetch_add(1, std::memory_order_relaxed);

@@ -4,14 +4,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "torch/inference/inferred_outputs.h"
 
 namespace loom::glue {
 
-// The key of a call with the lent arguments at the end of `stack`; empty when what it returns cannot be known
-// before it runs.
+// The key of what a call returns with the lent arguments at the end of `stack`; none when that cannot be
+// known before it runs.
+using InferenceKey = std::optional<CallKey>;
 InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending& lending);
 
 // Null when neither earlier runs nor a shape function answer; `reason` is what the latter says instead. May
@@ -19,17 +21,17 @@ InferenceKey key_of(const Op& op, const torch::jit::Stack& stack, const Lending&
 // of memory. Of a call that is captured, whose shape function raised, the engine's kernel is tried on zeros:
 // its error is the program's, and is raised.
 std::shared_ptr<const InferredOutputs> find_or_infer(Op& op, const torch::jit::Stack& stack,
-                                                     const Lending& lending, const InferenceKey& key,
+                                                     const Lending& lending, const CallKey& key,
                                                      bool is_captured, std::string& reason);
 
 // Whether runs in place show what such calls return, for when they are queued or captured: the shape function
 // does not say it, or has failed before. Skipped otherwise: it doubles the price of the first
 // call of a shape.
 bool must_teach(Op& op);
-// The key of such a run; empty where nothing is to be learned of it.
+// The key of such a run; none where nothing is to be learned of it.
 InferenceKey key_to_teach(Op& op, const torch::jit::Stack& stack, const Lending& lending);
 // After it: `stack` ends with the engine's results, before they are adopted.
-void teach(const Op& op, const InferenceKey& key, const torch::jit::Stack& stack, const Lending& lending);
+void teach(const Op& op, const CallKey& key, const torch::jit::Stack& stack, const Lending& lending);
 
 // Whether the arguments at the end of `stack` have a mask among their lists of indices.
 bool has_mask(const Op& op, const torch::jit::Stack& stack);

@@ -17,41 +17,18 @@ namespace loom::glue {
 namespace {
 
 struct KeyHash {
-  size_t operator()(const InferenceKey& key) const {
-    uint64_t hash = key.size();
-    for (const int64_t word : key) hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull;
-    return hash ^ (hash >> 32);
-  }
+  size_t operator()(const CallKey& key) const noexcept { return key.first; }
 };
 
 struct InferredOutputsTable {
   std::shared_mutex mutex;
-  std::unordered_map<InferenceKey, std::shared_ptr<const InferredOutputs>, KeyHash> entries;
+  std::unordered_map<CallKey, std::shared_ptr<const InferredOutputs>, KeyHash> entries;
 };
 
 // Leaked: threads may ask until the process ends.
 InferredOutputsTable& table() {
   static auto* instance = new InferredOutputsTable;
   return *instance;
-}
-
-// Marks between parts of a key, so that no two argument lists read the same.
-enum Mark : int64_t { kNone = -1, kUndefinedTensor = -2, kTensor = -3, kList = -4, kText = -5 };
-
-void add_tensor(InferenceKey& key, const at::Tensor& tensor, OperandOrder& operands) {
-  if (!tensor.defined()) {
-    key.push_back(kUndefinedTensor);
-    return;
-  }
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto dtype = static_cast<int64_t>(tensor.scalar_type());
-  const int64_t bits = int64_t{tensor.is_conj()} | int64_t{tensor.is_neg()} << 1 |
-                       int64_t{tensor._is_zerotensor()} << 2 | int64_t{impl->is_wrapped_number()} << 3;
-  key.push_back(kTensor);
-  operands.add_next(key, tensor);
-  key.push_back(dtype | bits << 8 | impl->dim() << 16);
-  for (const int64_t size : impl->sizes()) key.push_back(size);
-  for (const int64_t stride : impl->strides()) key.push_back(stride);
 }
 
 bool is_same_storage(const at::Tensor& left, const at::Tensor& right) {
@@ -91,76 +68,7 @@ bool Layout::fits(const at::Tensor& tensor) const {
          tensor.is_conj() == is_conj && tensor.is_neg() == is_neg;
 }
 
-void OperandOrder::add_next(InferenceKey& key, const at::Tensor& tensor) {
-  const int64_t place = next(tensor);
-  key.push_back(place);
-  // What is returned as a view of one operand may lie in another's part of the storage.
-  if (place < 0)
-    key.push_back(tensor.storage_offset() - loans_[static_cast<size_t>(-1 - place)].alias.storage_offset());
-}
-
-int64_t OperandOrder::next(const at::Tensor& tensor) {
-  // Kernels recognise views of one storage only among the first operands of a list: see lend_element().
-  constexpr size_t kSearched = 16;
-  if (num_seen_ < loans_.size() && loans_[num_seen_].alias.is_same(tensor)) {
-    const size_t place = num_seen_++;
-    if (!is_dense(tensor)) return kFresh;
-    for (size_t i = 0; i < std::min(place, kSearched); ++i) {
-      const at::Tensor& earlier = loans_[i].alias;
-      if (is_dense(earlier) && is_same_storage(earlier, tensor)) return -1 - int64_t(i);
-    }
-    return kFresh;
-  }
-  for (size_t i = 0; i < num_seen_; ++i) {
-    if (loans_[i].alias.is_same(tensor)) return int64_t(i);
-  }
-  return kNone;
-}
-
-bool add_to_key(InferenceKey& key, const c10::IValue& value, KeyPart part, OperandOrder& operands) {
-  if (value.isNone()) {
-    key.push_back(kNone);
-  } else if (value.isTensor()) {
-    add_tensor(key, value.toTensor(), operands);
-  } else if (value.isTensorList()) {
-    key.push_back(kList);
-    const auto& tensors = value.toListRef();
-    key.push_back(static_cast<int64_t>(tensors.size()));
-    for (const c10::IValue& tensor : tensors) add_tensor(key, tensor.toTensor(), operands);
-  } else if (value.isInt() || value.isBool()) {
-    key.push_back(value.isInt());
-    if (part == KeyPart::kExact) key.push_back(value.isInt() ? value.toInt() : int64_t{value.toBool()});
-  } else if (value.isDouble()) {
-    key.push_back(2);
-    if (part == KeyPart::kExact) {
-      int64_t word = 0;
-      const double number = value.toDouble();
-      std::memcpy(&word, &number, sizeof word);
-      key.push_back(word);
-    }
-  } else if (value.isComplexDouble()) {
-    key.push_back(3);
-  } else if (value.isDevice()) {
-    key.push_back(4);
-  } else if (value.isGenerator()) {
-    key.push_back(5);
-  } else if (value.isString()) {
-    key.push_back(kText);
-    for (const char letter : value.toStringRef()) key.push_back(letter);
-  } else if (value.isList()) {
-    key.push_back(kList);
-    const auto elements = value.toListRef();
-    key.push_back(static_cast<int64_t>(elements.size()));
-    for (const c10::IValue& element : elements) {
-      if (!add_to_key(key, element, part, operands)) return false;
-    }
-  } else {
-    return false;
-  }
-  return true;
-}
-
-std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key) {
+std::shared_ptr<const InferredOutputs> find_inferred(const CallKey& key) {
   std::shared_lock<std::shared_mutex> lock(table().mutex);
   const auto found = table().entries.find(key);
   return found == table().entries.end() ? nullptr : found->second;
@@ -172,7 +80,7 @@ void InferredOutputs::learn_allocations(Allocations seen) const {
   if (!allocations_.compare_exchange_strong(known, own, std::memory_order_acq_rel)) delete own;
 }
 
-void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred) {
+void learn_outputs(const CallKey& key, std::shared_ptr<const InferredOutputs> inferred) {
   constexpr size_t kKept = 65536;  // programs whose shapes never repeat must not grow it for ever
   std::unique_lock<std::shared_mutex> lock(table().mutex);
   if (table().entries.size() >= kKept) table().entries.clear();

@@ -74,31 +74,10 @@ struct InferredOutputs {
   mutable std::atomic<const Allocations*> allocations_{nullptr};
 };
 
-// Arguments as a key: everything that can decide what an op returns, and no values of floating point.
-using InferenceKey = c10::SmallVector<int64_t, 96>;
-
-// Which operand each tensor among the arguments is: x.mul_(x) returns its first operand where x.mul_(y) has
-// two. The arguments are asked about in the order in which they were lent.
-class OperandOrder {
- public:
-  explicit OperandOrder(const c10::SmallVector<Loan, 6>& loans) : loans_(loans) {}
-  void add_next(InferenceKey& key, const at::Tensor& tensor);
-
- private:
-  // The earlier operand that the tensor is (0, 1, …) or shares memory with (−1, −2, …), or one of:
-  static constexpr int64_t kFresh = INT64_MAX, kNone = INT64_MAX - 1;  // no operand: the host's
-  int64_t next(const at::Tensor& tensor);
-
-  const c10::SmallVector<Loan, 6>& loans_;
-  size_t num_seen_ = 0;
-};
-
-// Adds one argument. False: the argument is of a kind that cannot be a part of a key.
-bool add_to_key(InferenceKey& key, const c10::IValue& value, KeyPart part, OperandOrder& operands);
-
-// Null when no call with such arguments was seen. Safe from any thread.
-std::shared_ptr<const InferredOutputs> find_inferred(const InferenceKey& key);
-void learn_outputs(const InferenceKey& key, std::shared_ptr<const InferredOutputs> inferred);
+// Null when no call of this key (infer.h) was seen. Safe from any thread. A queued op compares what it is
+// said to return with what its kernel returns.
+std::shared_ptr<const InferredOutputs> find_inferred(const CallKey& key);
+void learn_outputs(const CallKey& key, std::shared_ptr<const InferredOutputs> inferred);
 
 // The source of what a call returns. A shape function may return one tensor where the kernel returns two that
 // are equal, as that of mkldnn_rnn_layer_backward does: there they are two.

@@ -53,8 +53,10 @@ StandIns::StandIns(const Op& op, const torch::jit::Stack& stack, const Lending& 
           contents == Contents::kNone ? c10::IValue() : c10::IValue(new_engine_generator());
     }
   }
-  for (const Loan& loan : lending.loans())
-    loans.push_back({loan.held, of(loan.alias), loan.is_written, loan.is_written_first});
+  for (const Loan& loan : lending.loans()) {
+    loans.push_back(loan);
+    loans.back().alias = of(loan.alias);
+  }
 }
 
 at::Tensor StandIns::of(const at::Tensor& tensor) {

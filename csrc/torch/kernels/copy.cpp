@@ -122,19 +122,20 @@ at::Tensor& copy_(at::Tensor& destination, const at::Tensor& source, bool non_bl
   // Each side is lent on its own, and the host waits: the two are on different devices.
   static Op& op = Op::named("aten::copy_", "");
   constexpr OperandPolicy kAnyHost{true, true, false};
-  Lending lend_destination(op.record, kAnyHost), lend_source(op.record, kAnyHost);
+  Lending lend_destination(op, kAnyHost), lend_source(op, kAnyHost);
   const at::Tensor from = lend_side(lend_source, source, false);
   at::Tensor to = lend_side(lend_destination, destination, true);
   const CopyStreams streams = streams_of(destination, source);
   translated([&] { put_in_order(streams.own, streams.other); });
   Lending& lending = is_loom(destination) ? lend_destination : lend_source;
-  if (lending.must_describe(op, /*costs_anew=*/true)) [[unlikely]] {
+  if (lending.must_describe(/*costs_anew=*/true)) [[unlikely]] {
     if (is_loom(destination) && is_loom(source)) {
       lending.description().add_input(source.unsafeGetTensorImpl(), /*is_written=*/false);
     }
     lending.description().add_attribute("non_blocking", non_blocking);
   }
-  lending.knows_allocations(op.output_allocations);
+  lending.find_plan();
+  lending.expect_outputs();
   lending.run([&] {
     if (runs_kernels) {
       at::_ops::copy_::redispatch(lending.engine_keys(), to, from, non_blocking);

@@ -112,8 +112,7 @@ const at::Tensor& Lending::lend_special(const at::Tensor& tensor, bool is_writte
   }
   at::Tensor alias = make_special_alias(tensor, is_written);
   return special_loans_
-      .emplace_back(Loan{c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written,
-                         is_written})
+      .emplace_back(c10::MaybeOwned<at::Tensor>::owned(at::Tensor(tensor)), std::move(alias), is_written)
       .alias;
 }
 

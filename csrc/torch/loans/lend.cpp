@@ -65,20 +65,14 @@ void check_has_memory(const at::Tensor& tensor, const char* op_name) {
               " bytes (resized after the tensor was made?)");
 }
 
-Lending::Lending(const runtime::OpRecord& op, OperandPolicy policy) : op_(op), policy_(policy) {
-  choose_backward_thread();
+Lending::Lending(Op& op, OperandPolicy policy) : op_(op), policy_(policy) { choose_backward_thread(); }
+
+void Lending::learn_cost() {
+  runtime::simulated::forget_last_cost();
+  teaches_cost_ = !op_.costs_by_value();
 }
 
-bool Lending::must_describe(Op& op, bool costs_anew) {
-  if (!runtime::must_describe_kernel()) {
-    if (!runtime::simulated::is_on()) return false;
-    if (in_place_ && !costs_anew && !op.costs_by_value()) {
-      cost_ = runtime::simulated::cost_of(key_.key());
-      if (cost_ != runtime::simulated::kNoCost) return false;
-      runtime::simulated::forget_last_cost();
-      teaches_cost_ = true;
-    }
-  }
+void Lending::begin_description() {
   description_.emplace();
   const auto add = [&](const Loan& loan, bool is_written) {
     description_->add_input(loan.original().unsafeGetTensorImpl(), is_written);
@@ -90,15 +84,26 @@ bool Lending::must_describe(Op& op, bool costs_anew) {
     }
     if (i < loans_.size()) add(loans_[i], loans_[i].is_written_first);
   }
-  return true;
 }
 
 Lending::~Lending() {
   if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (learned_table_ != nullptr) learned_table_->learn(key_.key(), learned_, allocations_.seen().size());
+  if (has_learned_ || teaches_cost_) [[unlikely]]
+    keep_news();
   for (Loan& loan : loans_) {
     give_back_alias(std::move(loan.alias));
   }
+}
+
+// What the call has shown becomes a part of its plan.
+void Lending::keep_news() {
+  if (has_learned_) {
+    op_.plans.note_allocations(learned_, allocations_.seen().size());
+    plan_.knows_outputs = true;
+    plan_.outputs = learned_;
+    plan_.is_boxed = plan_.has_rules;  // it has been taught as well
+  }
+  op_.plans.put(plan_key_, plan_);
 }
 
 // The path of an op looks its device up here, once.
@@ -106,20 +111,15 @@ void Lending::choose(const runtime::Runtime& seen, int device) {
   target_ = &seen.device(device);
   device_ = device;
   const auto dtype = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
-  mix(uint64_t{op_.id} << 16 | dtype << 8 | static_cast<uint64_t>(device),
-      static_cast<uint64_t>(seen.world()));
+  const auto is_strict = static_cast<uint64_t>(is_deterministic_wanted(op_.alert));
+  mix(op_.record.id, dtype << 1 | is_strict);
 }
 
-bool Lending::knows_allocations(OutputAllocationTable& table) {
-  if (!target().runs_kernels()) return true;  // without arithmetic nothing is allocated
-  const std::optional<OutputMask> mask = table.find(key_.key());
-  if (!mask.has_value()) {
-    asked_table_ = &table;
-    if (table.knows_no_scratch() && takes_contiguous()) allocations_.guess(target());
-    return false;
-  }
-  allocations_.know(target(), *mask);
-  return true;
+void Lending::learn_outputs() {
+  learns_ = true;
+  allocations_ = OutputAllocations::learning();
+  if (op_.plans.knows_no_scratch() && takes_contiguous()) allocations_.guess(*target_);
+  if (!op_.writes) allocations_.bound_by(*target_);
 }
 
 // Kernels copy operands that are not, which is scratch.
@@ -143,7 +143,7 @@ void Lending::throw_device_mismatch(const at::Tensor& tensor) const {
                " and ", tensor.device(), "! (when checking the operands of ", op_name(), ")"));
 }
 
-void Lending::check_device(const at::Tensor& tensor) {
+void Lending::choose_or_check(const at::Tensor& tensor) {
   // Another thread may have the program see other devices meanwhile: this op keeps to those of its first
   // operand.
   const runtime::Runtime& seen = target_ != nullptr ? target_->runtime() : devices();
@@ -159,19 +159,24 @@ void Lending::check_device(const at::Tensor& tensor) {
 namespace {
 
 // What an operand begins with in a key.
-enum Mark : uint64_t { kUndefined = 1, kHost, kDevice, kRepeated };
+enum Mark : uint64_t { kUndefined = 1, kHost, kDevice, kRepeated, kShared };
 
 }  // namespace
 
-void Lending::mix_operand(const c10::TensorImpl* impl) {
+void Lending::mix_sizes(const c10::TensorImpl* impl) {
   const at::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
-  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
-  dtypes_ |= DtypeSet{1} << dtype;
-  mix(kDevice | dtype << 8 | static_cast<uint64_t>(impl->is_wrapped_number()) << 16 | sizes.size() << 24,
-      (impl->key_set() & kMathBits).raw_repr());
   for (size_t i = 0; i < sizes.size(); ++i) {
     mix(static_cast<uint64_t>(sizes[i]), static_cast<uint64_t>(strides[i]));
   }
+}
+
+void Lending::mix_operand(const c10::TensorImpl* impl) {
+  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
+  dtypes_ |= DtypeSet{1} << dtype;
+  mix(kDevice | dtype << 8 | static_cast<uint64_t>(impl->is_wrapped_number()) << 16 |
+          static_cast<uint64_t>(impl->dim()) << 24,
+      (impl->key_set() & kMathBits).raw_repr());
+  mix_sizes(impl);
 }
 
 at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
@@ -189,6 +194,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     mix(kHost | static_cast<uint64_t>(tensor.scalar_type()) << 8 | static_cast<uint64_t>(is_number) << 16 |
         static_cast<uint64_t>(tensor.dim()) << 24);
+    if (is_dense(tensor)) mix_sizes(tensor.unsafeGetTensorImpl());
     has_host_operands_ = true;
     const bool is_host = tensor.device().is_cpu();
     if (is_host && (takes_host || (policy_.host_scalars && tensor.dim() == 0))) return tensor;
@@ -216,6 +222,11 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
     if (loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
       if (is_written) make_writable(loan.alias, original_storage);
+      if (!storage) {
+        mix(kShared, i);
+        const int64_t distance = impl->storage_offset() - loan.original().storage_offset();
+        offsets_ = offsets_ * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(distance) + 1;
+      }
       storage = loan.alias.unsafeGetTensorImpl()->unsafe_storage();
     }
   }
@@ -231,9 +242,10 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   }
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
   using Held = c10::MaybeOwned<at::Tensor>;
-  loans_.push_back({hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
-                    std::move(alias), is_written, is_written});
-  return loans_.back().alias;
+  return loans_
+      .emplace_back(hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
+                    std::move(alias), is_written)
+      .alias;
 }
 
 bool Lending::is_alias(const at::Tensor& tensor) const {
@@ -259,12 +271,12 @@ void Lending::take_workspace() {
   if (std::any_of(loans_.begin(), loans_.end(), is_empty)) return;
   const bool has_vector =
       std::any_of(loans_.begin(), loans_.end(), [](const Loan& loan) { return loan.original().dim() == 1; });
-  workspaces::take(*target_, runtime::current_stream_of(device_), op_, has_vector);
+  workspaces::take(*target_, runtime::current_stream_of(device_), op_.record, has_vector);
 }
 
 bool Lending::runs_in_place() {
   const runtime::Device& own = target();
-  if (workspaces::may_be_taken(op_.shape_class)) [[unlikely]]
+  if (workspaces::may_be_taken(op_.record.shape_class)) [[unlikely]]
     take_workspace();
   // Without arithmetic nothing waits for a worker.
   if (!own.runs_kernels()) return true;
@@ -279,7 +291,7 @@ bool Lending::runs_in_place() {
 void Lending::begin(runtime::StreamRef stream) {
   if (description_.has_value()) [[unlikely]] {
     description_->note_moved();  // outputs of the program's own may have been resized
-    translated([&] { description_->begin(stream, op_.full_name, &op_); });
+    translated([&] { description_->begin(stream, op_name(), &op_.record); });
   }
 }
 
@@ -297,13 +309,8 @@ void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
 void Lending::finish_described() {
   if (!description_->has_begun()) return;
   translated([&] { description_->end(); });
-  if (!teaches_cost_) [[likely]] {
-    return;
-  }
-  const int64_t cost = runtime::simulated::last_cost();
-  if (cost != runtime::simulated::kNoCost) {
-    runtime::simulated::keep_cost(key_.key(), cost);
-  }
+  if (teaches_cost_) [[unlikely]]
+    plan_.cost = runtime::simulated::last_cost();
 }
 
 void Lending::run_kernel(Body body, void* context) {
@@ -325,7 +332,7 @@ void Lending::run_kernel(Body body, void* context) {
   }
   const runtime::StreamRef stream = in_place_ ? stream_ : runtime::current_stream_of(device());
   const runtime::RunsKernels running(target().allocator.get(), stream.id);
-  if (description_.has_value()) translated([&] { description_->begin(stream, op_.full_name, &op_); });
+  if (description_.has_value()) translated([&] { description_->begin(stream, op_name(), &op_.record); });
   if (!target().runs_kernels()) {
     // The host infers the result's metadata: allocations are the host's own scalars.
     with_cuda_words([&] { body(context); });

@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/capture.h"
 #include "runtime/simulated_clock.h"
+#include "runtime/worlds.h"
 #include "torch/engine/engine.h"
 #include "torch/engine/output_allocation.h"
 #include "torch/loans/kernel_description.h"
@@ -28,6 +30,9 @@ inline std::atomic<bool> has_asserted{false};
 
 // An operand and the engine's tensor over its memory.
 struct Loan {
+  Loan(c10::MaybeOwned<at::Tensor> tensor, at::Tensor own_alias, bool writes)
+      : held(std::move(tensor)), alias(std::move(own_alias)), is_written(writes), is_written_first(writes) {}
+
   c10::MaybeOwned<at::Tensor> held;
   at::Tensor alias;
   bool is_written;
@@ -38,8 +43,8 @@ struct Loan {
 // One op: its operands while they are lent. Not reentrant: nested ops open their own.
 class Lending {
  public:
-  Lending(const runtime::OpRecord& op, OperandPolicy policy);
-  explicit Lending(const Op& op) : Lending(op.record, op.policy) {}
+  Lending(Op& op, OperandPolicy policy);
+  explicit Lending(Op& op) : Lending(op, op.policy) {}
   ~Lending();
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
@@ -69,11 +74,41 @@ class Lending {
   // Whether the current stream of the device runs a kernel in this thread, now.
   bool runs_in_place();
 
-  // Once all arguments are lent or mixed in: whether the kernel is reported. Its arguments that are no
-  // tensors are then added to the description before it runs, and its results before finish(). Where only the
-  // clock wants it, a kernel of known cost is not: finish() adds that to the time line. `costs_anew`: what it
-  // costs depends on values, so that none is known.
-  bool must_describe(Op& op, bool costs_anew = false);
+  // Once all arguments are lent or mixed in: whether the plan of such calls is known. Otherwise the caller
+  // works it out (dispatch/plan.h), and sets it. What this call shows besides is added to it, at the end.
+  bool find_plan() {
+    const auto place = static_cast<uint64_t>(device());
+    plan_key_ = key_.key(place, static_cast<uint64_t>(target_->runtime().world()));
+    if (const std::optional<CallPlan> known = op_.plans.find(plan_key_)) [[likely]] {
+      plan_ = *known;
+      return true;
+    }
+    return false;
+  }
+  void set_plan(const CallPlan& plan) {
+    plan_ = plan;
+    op_.plans.put(plan_key_, plan_);
+  }
+  const CallPlan& plan() const { return plan_; }
+
+  // After find_plan(): whether the kernel is reported. Its arguments that are no tensors are then added to
+  // the description before it runs, and its results before finish(). Where only the clock wants it, a kernel
+  // of known cost is not: finish() adds that to the time line. `costs_anew`: what it costs depends on values,
+  // so that none is known.
+  bool must_describe(bool costs_anew = false) {
+    if (!runtime::tape::is_demanded(runtime::CommandKind::kKernel) && !runtime::capture::is_underway())
+        [[likely]] {
+      if (!runtime::simulated::is_on()) return false;
+      if (in_place_ && !costs_anew) {
+        cost_ = plan_.cost;
+        if (cost_ != runtime::simulated::kNoCost) [[likely]]
+          return false;
+        learn_cost();
+      }
+    }
+    begin_description();
+    return true;
+  }
   bool is_described() const { return description_.has_value(); }
   KernelDescription& description() { return *description_; }
 
@@ -101,24 +136,25 @@ class Lending {
     finish_described();
   }
 
-  // Looks up what earlier calls showed of the kernel's allocations. False: nothing yet, and the next run
-  // records all of them.
-  bool knows_allocations(OutputAllocationTable& table);
-  // After it was false, for a kernel that writes to no operand: refuses memory that the device does not have
-  // before the kernel takes it from the host.
-  void bound_allocations() { allocations_.bound_by(*target_); }
-  // The next run records them again.
-  void forget_allocations(OutputAllocationTable& table) {
-    allocations_ = OutputAllocations::learning();
-    asked_table_ = &table;
+  // After find_plan(), before run(): says where the kernel's allocations go. Where the plan does not know it,
+  // the run records all of them; a kernel that writes to no operand is then refused memory that the device
+  // does not have, before it takes it from the host.
+  void expect_outputs() {
+    if (plan_.knows_outputs) [[likely]] {
+      allocations_.know(*target_, plan_.outputs);
+    } else {
+      learn_outputs();
+    }
   }
+  // The next run records them again.
+  void forget_outputs() { plan_.knows_outputs = false; }
   // Runs `work`, which calls the engine's kernel, in this thread after what is pending on the current stream.
   // A driver without arithmetic executes no kernel: `work` then infers the result's metadata on tensors
-  // without data. After knows_allocations().
+  // without data.
   template <typename F>
   void run(F&& work) {
     run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-    learned_table_ = asked_table_;
+    has_learned_ = learns_;
   }
 
   // The device the op runs on: that of the operands, or the device that an argument names, or the current
@@ -150,12 +186,20 @@ class Lending {
   // An operand is the host's.
   bool has_host_operands() const { return has_host_operands_; }
   bool is_alias(const at::Tensor& tensor) const;
-  const runtime::OpRecord& op() const { return op_; }
-  const char* op_name() const { return op_.full_name; }
+  const runtime::OpRecord& op() const { return op_.record; }
+  const char* op_name() const { return op_.record.full_name; }
   const c10::SmallVector<Loan, 6>& loans() const { return loans_; }
   const OutputAllocations& output_allocations() const { return allocations_; }
   // Part of the call's key: an argument that is not a tensor. The operands count by themselves.
   void mix(uint64_t value, uint64_t other = 0) { key_.add(value, other); }
+  // An argument of a kind that has no place in it.
+  void mix_unknown() { has_unknown_ = true; }
+  // The key of what the call returns, if its arguments decide that: on any device, and a view of an operand
+  // depends on where the operands lie that share a storage.
+  std::optional<CallKey> key_of_outputs(bool has_gradients) const {
+    if (has_unknown_) return std::nullopt;
+    return key_.key(offsets_, has_gradients);
+  }
 
  private:
   using Body = void (*)(void*);
@@ -170,12 +214,17 @@ class Lending {
       translated([&] { runtime::simulated::run_kernel(device_, stream_.id, cost_); });
     }
   }
+  void begin_description();
+  void learn_cost();
+  void learn_outputs();
+  void keep_news();
   void take_workspace();
   bool takes_contiguous() const;
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
   void mix_operand(const c10::TensorImpl* impl);
+  void mix_sizes(const c10::TensorImpl* impl);
 
   // What they return stays where it is until the next operand is lent.
   enum class Hold : uint8_t { kOwned, kBorrowed };
@@ -189,27 +238,34 @@ class Lending {
   void write_back_special(const Loan& loan);
   at::Tensor adopt_special(const at::Tensor& result);
   at::Tensor adopt_unowned(const at::Tensor& result);
-  void check_device(const at::Tensor& tensor);
+  void check_device(const at::Tensor& tensor) {
+    if (device_ != tensor.device().index() || runtime::has_other_worlds()) choose_or_check(tensor);
+  }
+  void choose_or_check(const at::Tensor& tensor);
   void choose(const runtime::Runtime& seen, int device);
   void choose_current();
   [[noreturn]] void throw_device_mismatch(const at::Tensor& tensor) const;
 
-  const runtime::OpRecord& op_;
+  Op& op_;
   const OperandPolicy policy_;
   int device_ = -1;
   const runtime::Device* target_ = nullptr;  // that of device_
   bool by_keys_ = false;
   bool has_host_operands_ = false;
   bool writes_list_ = false;
-  runtime::InPlace in_place_;                   // set when the stream runs kernels in this thread
-  runtime::StreamRef stream_;                   // that stream, once it was asked for
-  KeyMixer key_;                                // of all that decides what the kernel allocates and costs
+  runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
+  runtime::StreamRef stream_;  // that stream, once it was asked for
+  KeyMixer key_;               // of all that decides what the kernel allocates and costs
+  uint64_t offsets_ = 0;       // of operands, from those that they share storages with
+  bool has_unknown_ = false;
+  CallKey plan_key_;
+  CallPlan plan_;
   int64_t cost_ = runtime::simulated::kNoCost;  // where the clock needs nothing else
-  bool teaches_cost_ = false;                   // the cost of this described call is cached at its end
+  bool teaches_cost_ = false;                   // the cost of this described call becomes the plan's
+  bool learns_ = false, has_learned_ = false;   // which of its allocations become outputs
   DtypeSet dtypes_ = kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
-  OutputAllocationTable *asked_table_ = nullptr, *learned_table_ = nullptr;
   c10::SmallVector<Loan, 6> loans_;
   // Arguments that are operands lent before, after so many loans.
   struct Repeat {

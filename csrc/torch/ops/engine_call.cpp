@@ -268,11 +268,6 @@ void call_or_widen(const Op& op, torch::jit::Stack& stack, Call call) {
 
 }  // namespace
 
-bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int device) {
-  if (op.refusal != nullptr) refuse_as_cuda(*op.refusal, arguments, device);
-  return is_widening(op) && narrow_of(op, arguments).has_value();
-}
-
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
     return;

@@ -8,10 +8,6 @@
 
 namespace loom::glue {
 
-// Of a call with operands of `asked_dtypes`: raises what CUDA raises, if it does. Whether the engine has no
-// kernel for the dtype, and call_kernel() stands for it.
-bool refuse_or_widen(const Op& op, c10::ArrayRef<c10::IValue> arguments, int device);
-
 // Calls the kernel of `keys` with the arguments at the end of the stack, tensors of the engine, and leaves
 // its results there.
 void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);

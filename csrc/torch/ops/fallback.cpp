@@ -164,15 +164,23 @@ bool is_native(const Op& op, const runtime::Device& device) {
   return listed;
 }
 
+// The reason: −1 where the op itself is not native, else a dtype. Nothing: it is native.
+std::optional<int> reason_of(const Op& op, DtypeSet used, const runtime::Device& device) {
+  if (op.is_exempt || (used & device.watched_dtypes) == 0) return std::nullopt;
+  if (!is_native(op, device)) return -1;
+  const int foreign = foreign_dtype(used, device.watched_dtypes);
+  return foreign < 0 ? std::nullopt : std::optional(foreign);
+}
+
 }  // namespace
+
+bool falls_back(const Op& op, DtypeSet used, const runtime::Device& device) {
+  return reason_of(op, used, device).has_value();
+}
 
 void check(const Op& op, DtypeSet used, int index) {
   const runtime::Device& device = devices().device(index);
-  // The dtypes may be watched for another device's chip.
-  if (op.is_exempt || (used & device.watched_dtypes) == 0) return;
-  if (!is_native(op, device)) return note(op, -1, used, device);
-  const int foreign = foreign_dtype(used, device.watched_dtypes);
-  if (foreign >= 0) note(op, foreign, used, device);
+  if (const std::optional<int> reason = reason_of(op, used, device)) note(op, *reason, used, device);
 }
 
 std::optional<std::string> reason_of(const runtime::Chip& chip, const std::string& name,

@@ -44,6 +44,8 @@ struct Op {
 // The entry of an op: worked out once, after the first use of a device. `name` is without the overload.
 const Op& op_of(const std::string& name, const std::string& overload);
 
+// Whether an op on operands of these dtypes falls back on a device.
+bool falls_back(const Op& op, DtypeSet used, const runtime::Device& device);
 // Counts an op on operands of these dtypes if it falls back on a device, and calls the notifier as
 // set_refuses() says. Takes Python's lock for the notifier; throws what it throws.
 void check(const Op& op, DtypeSet used, int device);

@@ -13,8 +13,8 @@
 #include "torch/cuda/alerts.h"
 #include "torch/cuda/refusals.h"
 #include "torch/cuda/widening.h"
-#include "torch/engine/output_masks.h"
 #include "torch/engine/own_kernels.h"
+#include "torch/ops/call_plan.h"
 #include "torch/ops/fallback.h"
 #include "torch/ops/op_facts.h"
 #include "torch/ops/shape_functions.h"
@@ -102,7 +102,7 @@ class Op {
   bool is_whole_on(int device) const { return !facts.kernel.has_value() || chip_has(*facts.kernel, device); }
   // A call of it was to be queued, and its shape function had no answer. Stays so.
   std::atomic<bool> was_not_inferred{false};
-  OutputAllocationTable output_allocations;
+  PlanTable plans;
 
  private:
   void read_schema();

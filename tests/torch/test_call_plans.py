@@ -1,0 +1,61 @@
+"""Plans of calls: settings that decide one make another, and an op may have more plans than are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.set_default_dtype(torch.float32)
+
+
+def test_deterministic_mode_decides_a_plan() -> None:
+    x = torch.ones(7, device="loom")
+    for _ in range(3):
+        torch.use_deterministic_algorithms(False)
+        assert x.cumsum(0)[-1].item() == 7
+        torch.use_deterministic_algorithms(True)
+        with pytest.raises(RuntimeError, match="cumsum_cuda_kernel does not have a deterministic"):
+            x.cumsum(0)
+
+
+def test_an_unboxed_op_is_planned_with_deterministic_mode() -> None:
+    target, index = torch.zeros(3, 4, device="loom"), torch.tensor([0, 2], device="loom")
+    source = torch.ones(2, 4, device="loom")
+    for is_strict in (False, True, False, True):
+        torch.use_deterministic_algorithms(is_strict)
+        assert torch.addmm(target, torch.zeros(3, 2, device="loom"), source).tolist() == [[0] * 4] * 3
+        assert torch.index_select(target, 0, index).shape == (2, 4)
+
+
+def test_the_default_dtype_decides_a_plan() -> None:
+    x = torch.arange(1, 4, device="loom")
+    for dtype in (torch.float32, torch.float64, torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        assert (x / 2).dtype == dtype
+        assert torch.sigmoid(x).dtype == dtype
+
+
+def test_operands_that_share_a_storage_have_a_plan_of_their_own() -> None:
+    pool = torch.arange(12, dtype=torch.float32, device="loom")
+    other = torch.full((4,), 10.0, device="loom")
+    for start in (4, 0, 8):
+        x = pool[start : start + 4].clone()
+        y = x[:2]
+        assert torch.add(x, other).tolist() == [10.0 + start + i for i in range(4)]
+        assert torch.add(x[:2], y).tolist() == [2.0 * start, 2.0 * (start + 1)]
+        assert x.add_(x).tolist() == [2.0 * (start + i) for i in range(4)]
+
+
+def test_an_op_has_more_calls_than_plans() -> None:
+    memory = torch.arange(9000, dtype=torch.float32, device="loom")
+    for _ in range(2):
+        results = [torch.neg(memory[:size]) for size in range(1, 5000)]
+        assert all(result.shape == (size,) for size, result in enumerate(results, 1))
+        assert [results[size][-1].item() for size in (0, 128, 4998)] == [0, -128, -4998]
