@@ -357,7 +357,9 @@ def enable_forked_dram_inputs(tmp_path: Path) -> None:
 
 @effect
 def device_config(tmp_path: Path) -> None:
-    assert made(device_config="wh_n300").plan["num_chips"] == 2
+    both = made(device_config="wh_n300").plan
+    assert (both["num_chips"], both["grid"]) == (2, [8, 8])
+    assert made(device_config="wh_n150").plan["grid"] == [9, 8]
     assert made(device_config="gs_e150").plan["chip"] == "grayskull"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 BALANCER_POLICIES = (
     *("default", "NLP", "Ribbon", "MinimizeGrid", "MaximizeTMinimizeGrid", "Random", "CNN"),
     "SingleOpPerEpoch",
@@ -16,12 +18,29 @@ DRAM_PLACEMENT_ALGORITHMS = ("ROUND_ROBIN", "ROUND_ROBIN_FLIP_FLOP", "GREATEST_C
 CHIP_PLACEMENT_POLICIES = ("MMIO_LAST", "SNAKE")
 HARVESTABLE_ROWS = (*range(1, 6), *range(7, 12))
 
-DEVICE_CONFIGS: dict[str, tuple[str, int]] = {
-    "gs_e150": ("grayskull", 1),
-    "gs_e300": ("grayskull", 2),
-    "wh_n150": ("wormhole_b0", 1),
-    "wh_n300": ("wormhole_b0", 2),
-    "galaxy": ("wormhole_b0", 32),
-    "bh_test": ("blackhole", 1),
+
+class Board(NamedTuple):
+    """The chips of a board.
+
+    Attributes:
+        chip: the name of its description.
+        num_chips: how many there are.
+        harvested_rows: that each of them lacks, from 0; None: those of the description.
+    """
+
+    chip: str
+    num_chips: int
+    harvested_rows: tuple[int, ...] | None = None
+
+
+DEVICE_CONFIGS = {
+    "gs_e150": Board("grayskull", 1),
+    "gs_e300": Board("grayskull", 2),
+    "wh_n150": Board("wormhole_b0", 1),
+    # docs.tenstorrent.com, n300: 128 cores on two chips of 8 x 10; which rows are fused off differs.
+    "wh_n300": Board("wormhole_b0", 2, (8, 9)),
+    "galaxy": Board("wormhole_b0", 32),
+    "bh_test": Board("blackhole", 1),
+    "bh_p150": Board("blackhole", 1),
 }
-"""Boards: the chip's name and how many of it."""
+"""Boards by name."""

@@ -114,11 +114,13 @@ def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:
         CompilerOptionError: a descriptor cannot be read, or rows are harvested that the chip does not have.
     """
     if options.device_config:
-        name, num_chips = DEVICE_CONFIGS[options.device_config]
-        chip = load(name)
+        board = DEVICE_CONFIGS[options.device_config]
+        chip, num_chips = load(board.chip), board.num_chips
     if options.backend_cluster_descriptor_path:
         num_chips = _num_chips(options.backend_cluster_descriptor_path)
     rows, columns, sram = _grid(chip)
+    if options.device_config and board.harvested_rows is not None:
+        rows = (chip.grid_rows or rows) - len(board.harvested_rows)
     if options.backend_device_descriptor_path:
         rows, columns, sram = _described(options.backend_device_descriptor_path, rows, columns, sram)
     harvested = _harvested(options.harvested_rows, num_chips)

@@ -53,7 +53,15 @@ __all__ = [
     "supported_backend_configurations",
 ]
 
-supported_backend_configurations = ("wh_n150", "wh_n300", "galaxy", "gs_e150", "gs_e300", "bh_test")
+supported_backend_configurations = (
+    "wh_n150",
+    "wh_n300",
+    "galaxy",
+    "gs_e150",
+    "gs_e300",
+    "bh_test",
+    "bh_p150",
+)
 _POLICIES = ("default", *(policy.name for policy in PolicyType))
 _HARVESTABLE = {*range(1, 6), *range(7, 12)}
 
