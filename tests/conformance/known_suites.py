@@ -32,7 +32,7 @@ _UINT8 = (None, "the engine resizes images of uint8, where CUDA raises")
 _WORDS = (None, "the words of PyTorch's reports and its log; those here name ranges of bytes")
 _CUDA = "test_cuda.py"
 _STAGES = (NVIDIA, "looks at stages of NVIDIA's compiler that kernels for the host do not pass")
-_BEHIND = (None, "the test writes 8 bytes behind its tensor, which is an error here")
+_BEHIND = (None, "the test writes behind its tensor of one element, which is an error here")
 
 KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
     **{
