@@ -106,6 +106,28 @@ def test_a_group_of_a_said_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_rank_of_a_cluster(tmp_path: Path) -> None:
+    as_json, as_page = tmp_path / "plan.json", tmp_path / "plan.html"
+    cluster = ("--world-size", "1024", "--rank", "511", "--topology", "dgx-h100")
+    done = run_plan(PROGRAMS / "data_parallel.py", *cluster, "--json", str(as_json), "--html", str(as_page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(as_json.read_text(encoding="utf-8"))
+    assert (found["chip"], found["first_device"], len(found["devices"])) == ("h100", 7, 1)
+    assert {each["num_ranks"] for each in found["collectives"]} == {1024}
+    assert 0 < found["exposed_seconds"] <= found["seconds_by_family"]["collective"]
+    assert "while nothing else runs" in done.stdout
+    assert "while nothing else runs" in as_page.read_text(encoding="utf-8")
+
+
+def test_a_rank_that_the_group_has_not() -> None:
+    done = run_plan(PROGRAMS / "sharded.py", "--world-size", "4", "--rank", "4")
+    assert done.returncode != 0
+    assert "--rank 4 is not one of --world-size 4: allowed are 0 to 3" in done.stderr
+    done = run_plan(PROGRAMS / "sharded.py", "--world-size", "4", "--topology", "none")
+    assert "There is no topology 'none'" in done.stderr
+
+
+@pytest.mark.slow
 def test_data_parallel_training_reduces_gradients_in_buckets(tmp_path: Path) -> None:
     as_json = tmp_path / "plan.json"
     done = run_plan(PROGRAMS / "data_parallel.py", "--world-size", "8", "--json", str(as_json))
@@ -322,6 +344,8 @@ def found(**changes: Any) -> dict[str, Any]:
         "value_reads": {},
         "unwritten_files": [],
         "devices": [device, unused],
+        "first_device": 0,
+        "collectives": [],
         "spans": [],
         **changes,
     }

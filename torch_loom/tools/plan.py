@@ -58,7 +58,11 @@ def run(script: Sequence[str], options: dict[str, Any]) -> None:
     names_own = re.search(rf"['\". ]{DEVICE_NAME.default}\b", named) is not None
     if not names_own or "cuda" in named:
         config.export({"device_name": config.CUDA_NAME})
-    _replace_process(script, {**os.environ, OPTIONS: json.dumps(_placed(options))})
+    placed = _placed(options)
+    if placed["device"] > 0:
+        # What the script leaves behind is destroyed after the dry run, and looks for the rank's device.
+        config.export({"devices": str(placed["device"] + 1)})
+    _replace_process(script, {**os.environ, OPTIONS: json.dumps(placed)})
 
 
 def _replace_process(script: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

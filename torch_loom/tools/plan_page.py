@@ -10,7 +10,13 @@ from html import escape
 from typing import Any
 
 from torch_loom.image.report import duration
-from torch_loom.tools.plan_text import interval_text, reads_text, size_text, times_text
+from torch_loom.tools.plan_text import (
+    collectives_text,
+    interval_text,
+    reads_text,
+    size_text,
+    times_text,
+)
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 960, 300, 70, 30
 LANE = 26
@@ -74,11 +80,13 @@ def page(found: dict[str, Any]) -> str:
     ]
     if found["seconds"] > 0:
         parts.append(f"<p>{escape(interval_text(found))}</p>")
+    if found["collectives"]:
+        parts.append(f"<p>{escape(collectives_text(found))}</p>")
     if text := reads_text(found):
         parts.append(f"<p class=bad>{escape(text)}</p>")
     if found["out_of_memory"]:
         parts.append(f"<h2 class=bad>Out of memory</h2><pre>{escape(found['out_of_memory'])}</pre>")
-    for number, device in enumerate(found["devices"][:8]):
+    for number, device in enumerate(found["devices"][:8], found["first_device"]):
         parts.append(f"<h2>Memory of device {number}</h2>")
         if device["peak_memory_bytes"]:
             parts += [_memory(device), _legend(COLOURS)]
