@@ -27,8 +27,8 @@ if __package__ in (None, ""):
 import numpy as np
 import torch
 
-from benchmarks import clock_truth, hf_models, timm_steps, traced_ops
-from benchmarks._common import write_docs
+from benchmarks import clock_picture, clock_truth, hf_models, timm_steps, traced_ops
+from benchmarks._common import DOCS_FILE, write_docs
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
@@ -61,6 +61,7 @@ INTERVALS = (
 # The host's transfers are no kernels.
 LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")
 WIDE = 8
+PICTURE = "clock_error.svg"
 
 
 class DataError(ValueError):
@@ -202,7 +203,11 @@ def models_report(
 
 
 def folder_report(
-    folder: Path, with_steps: bool, traces: Path | None = None, intervals: bool = False
+    folder: Path,
+    with_steps: bool,
+    traces: Path | None = None,
+    intervals: bool = False,
+    pictures: Path | None = None,
 ) -> tuple[str, str]:
     """Print errors by family and source of a folder's files; return the tables by family and the last line.
 
@@ -211,6 +216,7 @@ def folder_report(
         with_steps: whether steps of models are forecast, too.
         traces: a file that keeps what was traced of timm's models.
         intervals: whether to write chips/uncertainty.json.
+        pictures: a folder for the picture.
     """
     found: list[clock_truth.Found] = []
     for path in clock_truth.files(folder):
@@ -234,6 +240,8 @@ def folder_report(
     if intervals:
         text = json.dumps({"by": f"{COMMAND} FOLDER --write-uncertainty", "families": made}, indent=1)
         uncertainty.FILE.write_text(f"{text}\n", encoding="utf-8")
+    if pictures is not None:
+        (pictures / PICTURE).write_text(clock_picture.picture(found), encoding="utf-8")
     return f"{clock_truth.report(found, by_source=False)}\n\n{INTERVALS}\n\n{table}", line
 
 
@@ -257,10 +265,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chip = chips.load(options.chip)
         if options.file.is_dir():
             table, line = folder_report(
-                options.file, not options.no_steps, options.traces, options.write_uncertainty
+                options.file,
+                not options.no_steps,
+                options.traces,
+                options.write_uncertainty,
+                DOCS_FILE.parent / "pictures" if options.write_docs else None,
             )
             if options.write_docs:
-                write_docs("clock_error_truth", TRUTH_TITLE, f"{TRUTH}\n\n{table}", COMMAND)
+                write_docs(
+                    "clock_error_truth",
+                    TRUTH_TITLE,
+                    f"{TRUTH}\n\n![forecast against measured](pictures/{PICTURE})\n\n{table}",
+                    COMMAND,
+                )
             print(line)
             return 0
         if is_sweep(options.file):

@@ -86,13 +86,14 @@ TARGETS = {
 
 
 class Found(NamedTuple):
-    """One row: its family, the file it is from, its name, whether it was fitted, its error."""
+    """One row: its family, the file it is from, its name, whether it was fitted, its error, what it took."""
 
     family: str
     source: str
     name: str
     is_fitted: bool
     error: float
+    took_ns: float
 
 
 def chip_of(card: str) -> str | None:
@@ -127,7 +128,8 @@ def ops(path: Path, say: Callable[[str], object]) -> list[Found]:
     for case in sweep.read(path):
         if case.kernels:
             error = model.total_ns(case.kernels) / case.device_ns - 1.0
-            found.append(Found(family_of(case), path.stem, case.name, sweep.is_fitted(case.key), error))
+            half = sweep.is_fitted(case.key)
+            found.append(Found(family_of(case), path.stem, case.name, half, error, case.device_ns))
     return found
 
 
@@ -152,7 +154,8 @@ def steps(
         family = "convnet steps, h200" if is_convnet(row["model"]) else "transformer steps"
         name = f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}"
         # All of these models were looked at when the cost model was written.
-        found.append(Found(family, path.stem, name, True, predicted * 1e-6 / row["kernel_ms"] - 1.0))
+        took = row["kernel_ms"] * 1e6
+        found.append(Found(family, path.stem, name, True, predicted / took - 1.0, took))
     return found
 
 

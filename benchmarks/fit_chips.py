@@ -222,7 +222,12 @@ def residuals(
         off = predicted(calibration.timings(source.cases), rates, curves) / took - 1.0
         rows += [
             clock_truth.Found(
-                clock_truth.family_of(case), source.name, case.name, sweep.is_fitted(case.key), error
+                clock_truth.family_of(case),
+                source.name,
+                case.name,
+                sweep.is_fitted(case.key),
+                error,
+                case.device_ns,
             )
             for case, error in zip(source.cases, off.tolist(), strict=True)
         ]

@@ -181,5 +181,6 @@ def errors(path: Path, traces: Traces) -> list[clock_truth.Found]:
         took = sum(model.time(kernel).total_ns * count for kernel, count in timing.kernels.items())
         family = "convnet steps, others" if clock_truth.is_convnet(row["model"]) else "transformer steps"
         half = sweep.is_fitted(clock_truth.step_key(row))
-        found.append(clock_truth.Found(family, path.stem, timing.name, half, took / timing.took_ns - 1.0))
+        error = took / timing.took_ns - 1.0
+        found.append(clock_truth.Found(family, path.stem, timing.name, half, error, timing.took_ns))
     return found

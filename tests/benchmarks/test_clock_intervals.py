@@ -12,7 +12,7 @@ def rows(source: str, spread: float, count: int, *, is_fitted: bool = False) -> 
     """Rows whose measured time over forecast is evenly spread from 1 - spread to 1 + spread."""
     ratios = np.random.default_rng(0).permutation(np.linspace(1 - spread, 1 + spread, count))
     return [
-        Found("elementwise", source, f"row {number}", is_fitted, 1 / ratio - 1)
+        Found("elementwise", source, f"row {number}", is_fitted, 1 / ratio - 1, 1e6)
         for number, ratio in enumerate(ratios)
     ]
 
