@@ -93,10 +93,13 @@ def test_placement_rules() -> None:
     with pytest.raises(PyBudaError, match="cannot run on CPU device"):
         cpu0.place_module(Projection("m"))
     tt0.place_module(Projection("m"))
-    tt0.place_module(Projection("m"))
+    with pytest.raises(RuntimeError, match="'m' is placed already"):
+        tt0.place_module(Projection("m"))
     tt0.push_to_inputs(torch.rand(1, SIZE))
+    twin = pybuda.TTDevice("twin", module=Projection("m"))
     with pytest.raises(PyBudaError, match="two modules of a pipeline are called 'm'"):
         pybuda.run_inference()
+    twin.remove_modules()
     other = pybuda.TTDevice("tt0", module=Projection("n"))
     with pytest.raises(PyBudaError, match="two devices of a pipeline are called 'tt0'"):
         pybuda.run_inference()

@@ -282,6 +282,21 @@ def test_backend_cluster_descriptor_path(tmp_path: Path) -> None:
         compiled(pybuda.TTDevice("tt0", module=Projection("p"), **SILICON), [torch.rand(2, SIZE)])
 
 
+def test_a_harvesting_mask_may_be_every_chips() -> None:
+    device = pybuda.TTDevice("tt0", module=Projection("p"), **SILICON)
+    _get_global_compiler_config().harvesting_mask = 0b110
+    assert compiled(device, [torch.rand(2, SIZE)]).plan["options"]["harvested_rows"] == [(1, 2)]
+
+
+def test_overrides_may_be_attributes() -> None:
+    override = pybuda._C.balancer.OpOverride()
+    override.t_stream_dir = "n"
+    assert override == {"t_stream_dir": "n"}
+    assert override.grid_shape is None
+    with pytest.raises(PyBudaError, match="no 'colour' to override"):
+        override.colour = 1
+
+
 def test_a_spatial_break_is_an_epoch() -> None:
     pybuda.config.override_op_placement("project", spatial_epoch_break=True)
     assert _get_global_compiler_config().op_names_to_epoch_break == [["project"]]

@@ -193,5 +193,8 @@ def test_parameters_without_value_are_filled() -> None:
             return pybuda.op.Multiply("scaled", x, self.factor)
 
     module = Scaled("s")
-    verify_module(module, [(1, SIZE)], VerifyConfig(), scale_params=3.0, uniform_inputs=True)
-    assert 1 < module.factor.value().max() <= 3
+    verify_module(module, [(1, SIZE)], VerifyConfig(), scale_params=4.0, uniform_inputs=True)
+    assert 0 < module.factor.value().max() <= 0.25
+    other = Scaled("other")
+    verify_module(other, [(1, SIZE)], VerifyConfig())
+    assert other.factor.value().min() > 0

@@ -110,7 +110,7 @@ class CompilerConfig:
     default_math_fidelity: MathFidelity = _does("passes of a product", MathFidelity.HiFi3)
     performance_trace: PerfTraceLevel | None = _does("a trace of the predicted run is written", None)
     amp_level: int | None = _does("1: the optimizer's ops in Float32; 2: block floats too", None)
-    harvesting_mask: list[int] = _does("rows of the grid that are not used", [])
+    harvesting_mask: list[int] | int = _does("rows of the grid that are not used", [])
     conv_multi_op_fracture_factor_override: dict[str, int] = _warns("convolutions are not split", {})
     enable_stable_softmax: bool = _does("softmax subtracts the maximum first", True)
     enable_single_buffer_fallback: bool = _warns(f"{_BY_PLAN} how buffers are held", False)
@@ -236,6 +236,23 @@ _CHOICES = {
     "fracture_factor": "convolutions are not split",
     "force_dram_parameters": "the plan chooses where parameters lie",
 }
+
+
+class OpOverride(dict[str, Any]):
+    """Choices for an op, as attributes: what ``balancer_op_overrides`` may hold beside dicts.
+
+    Raises:
+        PyBudaError: there is no such choice.
+    """
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        if attribute not in _CHOICES:
+            raise PyBudaError(f"an op has no {attribute!r} to override; there are {', '.join(_CHOICES)}")
+        _warn_once(attribute, _CHOICES[attribute])
+        self[attribute] = value
+
+    def __getattr__(self, attribute: str) -> Any:
+        return self.get(attribute)
 
 
 def warn_without_effect(name: str) -> None:

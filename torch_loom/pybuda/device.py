@@ -58,15 +58,19 @@ class Device(DeviceLoop):
         """Place a module, or several that run one after another, on this device.
 
         Raises:
-            PyBudaError: no module, or one that this kind of device cannot run.
+            PyBudaError: no module, one that this kind of device cannot run, or two of one name.
         """
         placed = list(module) if isinstance(module, (tuple, list)) else [module]
+        names = {known.name for known in self.modules}
         for one in placed:
             if not isinstance(one, Module):
                 raise PyBudaError(
                     f"device {self.name!r} takes modules of PyBuda, not {type(one).__name__}: wrap a "
                     "torch.nn.Module in PyTorchModule"
                 )
+            if one.name in names:
+                raise PyBudaError(f"a module {one.name!r} is placed already: modules need different names")
+            names.add(one.name)
             self._check_module(one)
         self._changed()
         for one in placed:

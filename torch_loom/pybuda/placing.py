@@ -72,7 +72,7 @@ def compiled(
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
     ]
-    options = {**_options(config), **_numbers(device, config), **more}
+    options = {**_options(config, len(stage.devices)), **_numbers(device, config), **more}
     with applied(_overrides(config)), preserve_node_meta():
         made: Executable = compile_module(
             whole,
@@ -143,7 +143,7 @@ def _trace(config: CompilerConfig) -> str:
     return (config.performance_trace or PerfTraceLevel.NONE).name
 
 
-def _options(config: CompilerConfig) -> dict[str, Any]:
+def _options(config: CompilerConfig, num_chips: int) -> dict[str, Any]:
     found = {name: getattr(config, name) for name in _SAME}
     found = {name: value for name, value in found.items() if value is not None and value != ""}
     found["dram_placement_algorithm"] = config.dram_placement_algorithm.name
@@ -151,8 +151,10 @@ def _options(config: CompilerConfig) -> dict[str, Any]:
     if config.default_accumulate_df is not None:
         found["accumulate_df"] = config.default_accumulate_df.name
     if config.harvesting_mask:
+        given = config.harvesting_mask
+        masks = given if isinstance(given, list) else [given] * num_chips  # a number is every chip's
         found["harvested_rows"] = [
-            [row for row in range(mask.bit_length()) if mask >> row & 1] for mask in config.harvesting_mask
+            [row for row in range(mask.bit_length()) if mask >> row & 1] for mask in masks
         ]
     return found
 

@@ -78,12 +78,12 @@ def verify_module_pipeline(
         input_params: for each input ``dtype`` (a torch dtype), where it is not float32, and
             ``dev_data_format``, the format in which the device stores it.
         device_types: for each module ``"TTDevice"``, ``"CPUDevice"`` or ``"-"`` (as the previous module).
-        params_centered_on_zero: parameters without value get normal and not uniform ones.
-        scale_params: factor of these.
+        params_centered_on_zero: values for parameters without one have a mean of 0, not 0.5.
+        scale_params: divides these.
         inputs: micro-batches, in place of random ones; as many as ``total_number_of_inputs()``, or 1.
         loss_module: for training; a weighted sum of the outputs otherwise.
-        uniform_inputs: uniform inputs instead of normal ones.
-        inputs_centered_on_zero: uniform ones are -0.5 to 0.5 and not 0 to 1.
+        uniform_inputs: random values are uniform, 0 to 1, and not normal with a deviation of 0.1.
+        inputs_centered_on_zero: inputs have a mean of 0, not 0.5 and all above 0.
 
     Returns:
         What was compared: passes of the compiler, outputs, and in training losses and gradients.
@@ -97,7 +97,7 @@ def verify_module_pipeline(
     pybuda_reset()
     try:
         for module in modules:
-            _fill(module, params_centered_on_zero, scale_params)
+            _fill(module, uniform_inputs, params_centered_on_zero, scale_params)
         batches = _batches(input_shapes, input_params, inputs, uniform_inputs, inputs_centered_on_zero)
         devices = _placed(modules, device_types, verify_cfg)
         if not verify_cfg.enabled:
@@ -116,13 +116,19 @@ def verify_module_pipeline(
             pybuda_reset()
 
 
-def _fill(module: Module, centered: bool, scale: float) -> None:
+def _fill(module: Module, uniform: bool, centered: bool, scale: float) -> None:
     if isinstance(module, PyBudaModule):
         for parameter in module.get_parameters():
             if not parameter.has_value():
-                shape = tuple(parameter.shape)
-                made = torch.randn(shape) if centered else torch.rand(shape)
-                parameter.set_value(made * scale)
+                parameter.set_value(_random(tuple(parameter.shape), uniform, centered) / scale)
+
+
+def _random(shape: tuple[int, ...], uniform: bool, centered: bool) -> torch.Tensor:
+    """Values that ops are defined for, unless they are to be centered: above zero, as PyBuda has them."""
+    if uniform:
+        return torch.rand(shape) - (0.5 if centered else 0.0)
+    values = torch.randn(shape) * 0.1
+    return values if centered else (values + 0.5).abs() + 1e-5
 
 
 def _batches(
@@ -144,10 +150,8 @@ def _batches(
         dtype = own.get("dtype", own.get("data_format", torch.float32))
         if not dtype.is_floating_point:
             value = torch.randint(0, 2, shape, dtype=dtype)
-        elif uniform:
-            value = (torch.rand(shape) - (0.5 if centered else 0.0)).to(dtype)
         else:
-            value = torch.randn(shape).to(dtype)
+            value = _random(shape, uniform, centered).to(dtype)
         stored = own.get("dev_data_format")
         if stored is not None and dtype.is_floating_point and not stored.is_integer:
             value = quantize(value, stored)
