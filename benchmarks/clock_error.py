@@ -55,7 +55,7 @@ TRUTH = (
 )
 INTERVALS = (
     "Intervals that hold eight of ten cases, as `loom plan` gives them: made of one part of the half that is "
-    "not fitted, and tested on the other part. Ends are the outer ones of two: each row or each card counts "
+    "not fitted, and tested on the other part. Ends lie in the middle of two: each row or each card counts "
     "alike."
 )
 # The host's transfers are no kernels.

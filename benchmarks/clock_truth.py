@@ -10,6 +10,7 @@ sees one half, and the other shows what to expect of what nobody measured.
 from __future__ import annotations
 
 import hashlib
+import math
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,7 +195,7 @@ def interval_name(family: str) -> str:
 
 
 def percentile(found: Sequence[Found], share: float) -> float:
-    """Return the percentile of measured time over forecast: the outer one of two.
+    """Return the percentile of measured time over forecast: the middle of two.
 
     In one each row has the same weight, in the other each source: neither the card with the most rows nor the
     one with the fewest decides alone.
@@ -207,7 +208,7 @@ def percentile(found: Sequence[Found], share: float) -> float:
         # Of n values the i-th stands at i / (n + 1): so much of what is drawn later lies below it on average.
         reached = np.cumsum(weights[order]) / (weights.sum() + weights.mean())
         both.append(float(np.interp(share, reached, ratios[order])))
-    return min(both) if share < 0.5 else max(both)
+    return math.sqrt(math.prod(both))
 
 
 def intervals(found: Sequence[Found]) -> dict[str, dict[str, float | int]]:
