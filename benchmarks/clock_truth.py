@@ -10,8 +10,8 @@ sees one half, and the other shows what to expect of what nobody measured.
 from __future__ import annotations
 
 import hashlib
-import math
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda import Tensor, op, trace
+from torch_loom.pybuda import Tensor, op
+from torch_loom.pybuda.execution import trace
 
 Torch = torch.Tensor
 

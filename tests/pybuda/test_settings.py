@@ -19,7 +19,7 @@ from torch_loom.errors import CompilerOptionError, PyBudaError
 from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth
-from torch_loom.pybuda.placing import compiled
+from torch_loom.pybuda.execution.placing import compiled
 
 SILICON: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Silicon}
 FIELDS = {one.name: one for one in fields(CompilerConfig)}

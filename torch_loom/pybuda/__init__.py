@@ -39,8 +39,8 @@ from torch_loom.pybuda.config import (
 from torch_loom.pybuda.cpudevice import CPUDevice, GPUDevice
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth, DeviceMode, PerfTraceLevel
+from torch_loom.pybuda.execution.frontends import OnnxModule, TFModule, absent_frontend
 from torch_loom.pybuda.formats import DataFormat, MathFidelity
-from torch_loom.pybuda.frontends import OnnxModule, TFModule, absent_frontend
 from torch_loom.pybuda.module import Module, PyBudaModule, PyTorchModule
 from torch_loom.pybuda.optimizers import LAMB, LARS, SGD, Adam, AdamW
 from torch_loom.pybuda.parameter import Parameter

@@ -13,12 +13,12 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from torch_loom.image.executable import Executable
-from torch_loom.pybuda import trace
 from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config, used_configuration
-from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import CompileDepth, TestKind
-from torch_loom.pybuda.placing import compiled
+from torch_loom.pybuda.execution import trace
+from torch_loom.pybuda.execution.device_loop import value_of_tensor
+from torch_loom.pybuda.execution.placing import compiled
 from torch_loom.pybuda.tensor import Tensor
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.verify.config import VerifyConfig

@@ -13,7 +13,7 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage
 from torch_loom.pybuda.config import CompilerConfig
 from torch_loom.pybuda.device import Device, is_buda
-from torch_loom.pybuda.frontends import TFModule
+from torch_loom.pybuda.execution.frontends import TFModule
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.tensor import Tensor
 

@@ -16,9 +16,9 @@ from torch_loom.pipeline import Channel, ProcessStage, Stage
 from torch_loom.pipeline.feeding import store
 from torch_loom.pipeline.links import Feed
 from torch_loom.pybuda.config import _get_global_compiler_config
-from torch_loom.pybuda.device_loop import DeviceLoop
+from torch_loom.pybuda.execution.device_loop import DeviceLoop
+from torch_loom.pybuda.execution.runner import BudaRunner
 from torch_loom.pybuda.module import Module, PyBudaModule
-from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
 

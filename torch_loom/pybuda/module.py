@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.execution.runner import BudaRunner
 from torch_loom.pybuda.parameter import Parameter
-from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor, to_torch
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.execution.trace import value_of
 from torch_loom.pybuda.formats import DataFormat, format_of, torch_dtype
 from torch_loom.pybuda.tensor import TensorBase, TensorShape, to_torch
-from torch_loom.pybuda.trace import value_of
 
 
 class Parameter(TensorBase):

@@ -9,8 +9,8 @@ import numpy
 import torch
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.execution.trace import value_of
 from torch_loom.pybuda.formats import DataFormat, format_of, torch_dtype
-from torch_loom.pybuda.trace import value_of
 
 TILE = 32
 

@@ -13,20 +13,20 @@ from torch import nn
 from torch_loom.chips import load
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
-from torch_loom.pybuda.chip_device import ChipDevice, check_types, chips_of
 from torch_loom.pybuda.chips import chip_name, device_type
-from torch_loom.pybuda.compiled_runs import CompiledRuns
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
-from torch_loom.pybuda.device_loop import value_of_tensor
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
+from torch_loom.pybuda.execution.chip_device import ChipDevice, check_types, chips_of
+from torch_loom.pybuda.execution.compiled_runs import CompiledRuns
+from torch_loom.pybuda.execution.device_loop import value_of_tensor
+from torch_loom.pybuda.execution.frontends import TFModule
+from torch_loom.pybuda.execution.tracing import traced
 from torch_loom.pybuda.formats import DataFormat
-from torch_loom.pybuda.frontends import TFModule
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
-from torch_loom.pybuda.tracing import traced
 from torch_loom.pybuda.tti import ImageModule, TTDeviceImage, compile_image
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import check, verify_device

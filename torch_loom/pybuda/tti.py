@@ -14,11 +14,11 @@ from torch_loom.errors import ImageError, PyBudaError
 from torch_loom.image import file
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
-from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.chips import device_type
 from torch_loom.pybuda.enums import BackendDevice, BackendType
+from torch_loom.pybuda.execution.chip_device import ChipDevice
+from torch_loom.pybuda.execution.placing import compiled
 from torch_loom.pybuda.module import Module
-from torch_loom.pybuda.placing import compiled
 from torch_loom.pybuda.tensor import to_torch
 
 _KEY = "pybuda"

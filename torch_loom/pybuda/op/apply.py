@@ -12,7 +12,7 @@ from torch.fx.traceback import annotate, has_preserved_node_meta
 
 from torch_loom.compiler.frontend import LABEL
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda import trace
+from torch_loom.pybuda.execution import trace
 from torch_loom.pybuda.tensor import Tensor, TensorBase
 
 _unrecorded = itertools.count()

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda import trace
+from torch_loom.pybuda.execution import trace
 from torch_loom.pybuda.op.apply import apply
 from torch_loom.pybuda.tensor import Tensor
 

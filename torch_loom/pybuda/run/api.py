@@ -12,7 +12,7 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.chips import chip_name, num_chips_available
 from torch_loom.pybuda.device import Device, program
 from torch_loom.pybuda.enums import BackendDevice, DeviceMode
-from torch_loom.pybuda.generation import set_position
+from torch_loom.pybuda.execution.generation import set_position
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.run.ready import (
     check_session,

@@ -14,14 +14,14 @@ import torch
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import GuardedQueue, Pipeline, Stage, StageError
 from torch_loom.pipeline.worker import Worker
-from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device, program
-from torch_loom.pybuda.device_loop import DeviceLoop
 from torch_loom.pybuda.enums import DeviceMode
-from torch_loom.pybuda.placing import wants_files, write_files
+from torch_loom.pybuda.execution.chip_device import ChipDevice
+from torch_loom.pybuda.execution.device_loop import DeviceLoop
+from torch_loom.pybuda.execution.placing import wants_files, write_files
+from torch_loom.pybuda.execution.runner import BudaRunner
 from torch_loom.pybuda.run.progress import Progress
-from torch_loom.pybuda.runner import BudaRunner
 from torch_loom.pybuda.tensor import Tensor
 
 

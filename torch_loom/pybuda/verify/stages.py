@@ -17,7 +17,7 @@ from torch_loom.errors import LoomError, VerificationError
 from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.device import Device
-from torch_loom.pybuda.tracing import InOrder
+from torch_loom.pybuda.execution.tracing import InOrder
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
 from torch_loom.pybuda.verify.config import VerifyConfig
 

@@ -23,13 +23,13 @@ from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
 from torch_loom.ops import family_of
 from torch_loom.pybuda import query
-from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import DeviceMode, PerfTraceLevel
+from torch_loom.pybuda.execution.chip_device import ChipDevice
+from torch_loom.pybuda.execution.tracing import InOrder
 from torch_loom.pybuda.formats import DataFormat
-from torch_loom.pybuda.tracing import InOrder
 
 OUTPUT_DIR = "tt_build"
 """Where files go if a performance trace is asked for and ``backend_output_dir`` is not set."""

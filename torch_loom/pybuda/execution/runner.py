@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda import trace
+from torch_loom.pybuda.execution import trace
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.tensor import Tensor, TensorBase
 

@@ -12,11 +12,11 @@ from torch_loom.config import settings
 from torch_loom.errors import LoomError
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
-from torch_loom.pybuda.chip_device import ChipDevice
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import DeviceMode
-from torch_loom.pybuda.placing import compiled
-from torch_loom.pybuda.runner import BudaRunner
+from torch_loom.pybuda.execution.chip_device import ChipDevice
+from torch_loom.pybuda.execution.placing import compiled
+from torch_loom.pybuda.execution.runner import BudaRunner
 
 MAX_PROGRAMS = 16
 """Inputs of more different shapes run op by op."""
