@@ -47,9 +47,11 @@ CPP_LAYERS["distributed"] = {
     "torch/memory",
     "torch/bindings",
     "driver",
+    "distributed/transport",
     "runtime",
     "util",
 }
+CPP_LAYERS["distributed/transport"] = {"distributed", "driver", "util"}  # what an operation is
 # From the op table: rows that others include.
 CPP_LAYERS |= {"runtime/generated": set(), "torch/generated": set()}
 BELOW_TORCH = {

@@ -6,7 +6,7 @@
 
 #include "distributed/command.h"
 #include "distributed/communicator.h"
-#include "distributed/reduction.h"
+#include "distributed/transport/reduction.h"
 #include "torch/core/device.h"
 
 namespace loom::distributed {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "distributed/reduction.h"
+#include "distributed/transport/reduction.h"
 #include "driver/error.h"
 
 namespace loom::distributed {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distributed/operation.h"
-#include "distributed/transport.h"
+#include "distributed/transport/transport.h"
 
 namespace loom::distributed {
 

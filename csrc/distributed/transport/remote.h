@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "distributed/segment.h"
+#include "distributed/transport/segment.h"
 
 namespace loom::distributed {
 

@@ -1,4 +1,4 @@
-#include "distributed/remote.h"
+#include "distributed/transport/remote.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

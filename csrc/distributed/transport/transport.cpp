@@ -1,4 +1,4 @@
-#include "distributed/transport.h"
+#include "distributed/transport/transport.h"
 
 #include <unistd.h>
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "distributed/operation.h"
-#include "distributed/remote.h"
-#include "distributed/segment.h"
+#include "distributed/transport/remote.h"
+#include "distributed/transport/segment.h"
 #include "driver/error.h"
 
 namespace loom::distributed {

@@ -1,4 +1,4 @@
-#include "distributed/segment.h"
+#include "distributed/transport/segment.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

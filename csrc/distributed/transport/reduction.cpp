@@ -1,4 +1,4 @@
-#include "distributed/reduction.h"
+#include "distributed/transport/reduction.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Float8_e4m3fn.h>
