@@ -22,3 +22,8 @@ def test_what_cuda_refuses(fork_python: PythonRunner) -> None:
 def test_other_architectures_refuse_all(fork_python: PythonRunner) -> None:
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "a100"}
     fork_python(PROGRAMS / "other_architectures_refuse_all.py", env, is_autoloading=True)
+
+
+def test_offsets_that_are_asserted(fork_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_ASSERTS": "immediate"}
+    fork_python(PROGRAMS / "offsets_that_are_asserted.py", env, is_autoloading=True)

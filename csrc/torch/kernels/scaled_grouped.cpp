@@ -1,6 +1,8 @@
-// Products of groups of float8 matrices with scales by row, as experts of a mixture compute them: one
-// command. The engine has no kernel of them. The checks and their words are CUDA's.
+// Products of groups of matrices, as experts of a mixture compute them: one command. Of float8, with scales
+// by row, the engine has no kernel; of wider dtypes it has one, which trusts the offsets. The checks and
+// their words are CUDA's.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_grouped_mm.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mm.h>
 
@@ -135,6 +137,27 @@ void multiply(const Tensor& left, const Tensor& right, const Tensor& row_scale, 
   result.copy_(product);
 }
 
+// What CUDA's kernel asserts of the offsets, where the groups end.
+void check_ends(const Tensor& left, const Tensor& right, const Tensor& ends) {
+  const bool cuts_depth = left.dim() == 2 && right.dim() == 2;
+  const int64_t size = cuts_depth ? left.size(1) : right.dim() == 3 ? left.size(0) : right.size(1);
+  const int* const end = ends.const_data_ptr<int>();
+  for (int64_t group = 0, start = 0; group < ends.size(0); start = end[group++]) {
+    const int64_t stop = end[group];
+    TORCH_CHECK(stop >= start, "expected gemm dimension to be greater or equal 0");
+    TORCH_CHECK(stop <= size, "expected offset to be less than tensor size");
+    TORCH_CHECK(!cuts_depth || (stop - start) * left.element_size() % kAlignment == 0,
+                "expected input tensor dynamic dimension byte size to be non-negative multiple of 16");
+  }
+}
+
+Tensor wide_parts(const Tensor& left, const Tensor& right, OptionalTensor offsets, OptionalTensor bias,
+                  std::optional<Type> type) {
+  const bool has_ends = is_given(offsets) && offsets->dim() == 1 && offsets->scalar_type() == at::kInt;
+  if (has_ends && !left.is_meta()) check_ends(left, right, offsets->contiguous());
+  return at::_grouped_mm(left, right, offsets, bias, type);
+}
+
 Tensor grouped_parts(const Tensor& left, const Tensor& right, const Tensor& left_scale,
                      const Tensor& right_scale, OptionalTensor offsets) {
   Tensor result = empty_result(left, right, offsets);
@@ -148,15 +171,9 @@ Tensor grouped_parts(const Tensor& left, const Tensor& right, const Tensor& left
   const Tensor ends = offsets->contiguous();
   const int* const end = ends.const_data_ptr<int>();
   const int64_t rows = left.size(-2), columns = right.size(-1);
-  const bool cuts_depth = left.dim() == 2 && right.dim() == 2;
-  const int64_t size = cuts_depth ? left.size(1) : right.dim() == 3 ? left.size(0) : right.size(1);
+  check_ends(left, right, ends);
   for (int64_t group = 0, start = 0; group < ends.size(0); start = end[group++]) {
     const int64_t stop = end[group];
-    // What CUDA's kernel asserts.
-    TORCH_CHECK(stop >= start, "expected gemm dimension to be greater or equal 0");
-    TORCH_CHECK(stop <= size, "expected offset to be less than tensor size");
-    TORCH_CHECK(!cuts_depth || (stop - start) * left.element_size() % kAlignment == 0,
-                "expected input tensor dynamic dimension byte size to be non-negative multiple of 16");
     if (right.dim() == 3) {
       multiply(left.slice(0, start, stop), right[group], left_scale.slice(0, start, stop), right_scale[group],
                result.slice(0, start, stop));
@@ -266,6 +283,9 @@ Tensor second(const Tensor& left, const Tensor& right, ScaleList left_scales, at
 }  // namespace
 
 void register_scaled_grouped() {
+  implement_fused<&wide_parts>("_grouped_mm",
+                               "(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? "
+                               "out_dtype=None) -> Tensor");
   implement_fused<&first_parts>(
       "_scaled_grouped_mm",
       "(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? offs=None, Tensor? bias=None, "
