@@ -19,6 +19,10 @@ for bad, text in {
     "roundup_power2_divisions:3": "roundup_power2_divisions must be a power of two, or a list",
     "roundup_power2_divisions:[256:1,512:x]": "got '[256:1,512:x]'",
     "expandable_segments:maybe": "expandable_segments must be True or False, got 'maybe'",
+    "backend:foo": "backend must be native or cudaMallocAsync, got 'foo'",
+    "pinned_num_register_threads:3": "pinned_num_register_threads must be a power of two from 1 to 128",
+    "pinned_use_cuda_host_register:maybe": "pinned_use_cuda_host_register must be True or False, got 'maybe'",
+    "pinned_reserve_segment_size_mb:abc": "pinned_reserve_segment_size_mb must be a whole number of MiB",
     "per_process_memory_fraction:1.5": "per_process_memory_fraction must be a number from 0 to 1",
     "max_split_size:64": "there is no key 'max_split_size'; the keys are ",
 }.items():
