@@ -151,6 +151,7 @@ OWN = {
     *("ExtensionError", "FallbackError", "FormatError", "HostOpError", "IllegalGraphError", "ImageError"),
     *("LoomError", "OnnxError", "OperandError", "PackedDataError", "PinnedMemoryError", "PipelineError"),
     *("NotApplicableError", "PipelineStoppedError", "PlacementError", "PyBudaError", "QueueFullError"),
+    "TopologyError",
     *("QueueTypeError", "RankError", "StageError", "UnknownOpError", "VerificationError"),
     "VersionMismatchError",
 }

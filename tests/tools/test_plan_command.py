@@ -172,7 +172,7 @@ def test_a_script_that_ends_in_failure_has_no_plan() -> None:
 
 @pytest.mark.parametrize(
     ("factor", "text"),
-    [(0.0, "0.0"), (1.26, "1.3"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],
+    [(0.0, "0.0"), (1.26, "1.2"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],
 )
 def test_times_are_told_as_well_as_they_are_known(factor: float, text: str) -> None:
     assert plan_text.times_text(factor) == text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import json
 import logging
 import os
@@ -161,7 +162,14 @@ def entry_for(
 
 
 def _told(given: overrides.Overrides) -> dict[str, Any]:
-    return {name: sorted(value) if isinstance(value, set) else value for name, value in vars(given).items()}
+    return {name: _as_text(value) for name, value in vars(given).items()}
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, set):
+        return sorted(value)
+    # A function's own text has its address.
+    return f"{value.__module__}.{value.__qualname__}" if inspect.isfunction(value) else value
 
 
 def _are_whole(given: overrides.Overrides) -> bool:

@@ -56,6 +56,11 @@ def raw_text(setting: Setting[T], overrides: Mapping[str, str]) -> tuple[str | N
     return defaults[setting.name]() if setting.name in defaults else setting.default, "default"
 
 
+def foreign(name: str) -> str | None:
+    """Return what a variable says that is no setting of this package: of PyTorch's, or of a launcher."""
+    return os.environ.get(name)
+
+
 def num_launched_ranks() -> int:
     """Return how many processes a launcher such as torchrun says it has started; 1 if none says."""
     text = os.environ.get("WORLD_SIZE", "")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from torch_loom.config.sources import foreign
 from torch_loom.errors import ConfigurationError
 
 
@@ -34,9 +35,9 @@ def read() -> Watchdog:
     blocks = _number(("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"), 0) != 0
     # 1 and 3 end the process, 2 aborts the group alone; PyTorch handles nothing where waits block.
     handling = 0 if blocks else _number(("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"), 3)
-    prefix = os.environ.get("TORCH_FR_DUMP_TEMP_FILE") or os.environ.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    prefix = foreign("TORCH_FR_DUMP_TEMP_FILE") or foreign("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     if prefix is None:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        cache = foreign("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         prefix = os.path.join(cache, "torch", "comm_lib_trace_rank_")
     dumps = _number(("TORCH_NCCL_DUMP_ON_TIMEOUT",), 1) != 0
     return Watchdog(
@@ -49,14 +50,14 @@ def read() -> Watchdog:
 
 def _number(names: Sequence[str], default: int) -> int:
     """Return the number that the first of these variables has that is set; words for flags count."""
-    name = next((name for name in names if os.environ.get(name)), None)
-    if name is None:
+    name, given = next(((name, text) for name in names if (text := foreign(name))), ("", ""))
+    if not given:
         return default
-    text = os.environ[name].lower()
+    text = given.lower()
     if text in ("true", "yes", "on", "y"):
         return 1
     if text in ("false", "no", "off", "n"):
         return 0
     if not text.isdecimal():
-        raise ConfigurationError(f"{name}={os.environ[name]!r}. Allowed: a whole number from 0 on.")
+        raise ConfigurationError(f"{name}={given!r}. Allowed: a whole number from 0 on.")
     return int(text)

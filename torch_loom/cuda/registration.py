@@ -64,6 +64,7 @@ def _overlay(theirs: ModuleType, ours: ModuleType) -> None:
     kept |= {name for name, value in vars(theirs).items() if isinstance(value, ModuleType)}
     kept -= set(getattr(ours, "SUBMODULES", ()))
     names: dict[str, Any] = {name: value for name, value in vars(ours).items() if name not in kept}
+    names |= {name: getattr(ours, name) for name in getattr(ours, "NAMES_OF_LATE", ())}
     if "__all__" in names:
         names["__all__"] = [*dict.fromkeys([*getattr(theirs, "__all__", ()), *names["__all__"]])]
     vars(theirs).update(names)

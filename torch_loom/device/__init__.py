@@ -77,7 +77,7 @@ jiterator = _late.lazily("torch_loom.device.jiterator")
 plan = _late.lazily("torch_loom.device.plan")
 _memory_viz = _late.lazily("torch_loom.device.memory.viz")
 _sanitizer = sanitizer.cuda_names
-_NAMES_OF_LATE = {
+NAMES_OF_LATE = {
     "DryRunPlan": plan,
     "OpTime": plan,
     "dry_run": plan,
@@ -125,15 +125,15 @@ __all__ += _legacy_types.__all__
 __all__ += _top_level.__all__
 __all__ += ipc.__all__
 __all__ += memory.__all__
-__all__ += [name for name in _NAMES_OF_LATE if not name.startswith("_")]
+__all__ += [name for name in NAMES_OF_LATE if not name.startswith("_")]
 __all__ += random.__all__
 __all__ += streams.__all__
 __all__ += telemetry.__all__
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _NAMES_OF_LATE:
-        return getattr(_NAMES_OF_LATE[name], name)
+    if name in NAMES_OF_LATE:
+        return getattr(NAMES_OF_LATE[name], name)
     # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
     if name == "_initialized":
         return is_initialized()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,8 +60,9 @@ def as_rank(
             plan.join(own_size, own_rank)
 
     own_rank, own_size = rank, world_size
-    before = {name: os.environ.get(name) for name in environment_of(rank, world_size, local_size)}
-    os.environ.update(environment_of(rank, world_size, local_size))
+    set_here = environment_of(rank, world_size, local_size)
+    before = {name: value for name, value in os.environ.items() if name in set_here}
+    os.environ.update(set_here)
     # No extension point: a second default group is an error of PyTorch's.
     changed = []
     try:
@@ -72,12 +73,6 @@ def as_rank(
         yield
     finally:
         DRY_RUNS.restore(changed)
-        _restore(before)
-
-
-def _restore(environment: Mapping[str, str | None]) -> None:
-    for name, value in environment.items():
-        if value is None:
+        for name in set_here:
             os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        os.environ.update(before)

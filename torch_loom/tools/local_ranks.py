@@ -13,6 +13,8 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from torch_loom.config.sources import foreign
+
 # How long ranks may take to end once one has failed.
 _GRACE_SECONDS = 5
 
@@ -30,7 +32,7 @@ def environment(num_ranks: int) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         # Ranks share the cores.
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "OMP_NUM_THREADS": foreign("OMP_NUM_THREADS") or "1",
     }
 
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     ranks = {}
-    for rank in range(int(os.environ["WORLD_SIZE"])):
+    for rank in range(int(foreign("WORLD_SIZE") or 1)):
         child = os.fork()
         if child == 0:
             os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))

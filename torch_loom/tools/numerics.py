@@ -39,4 +39,4 @@ def run(model: Path, formats: Sequence[str], inputs: Path | None, report: Path |
             found.save(report)
         except OSError as error:
             console.fail(f"{report}: cannot be written: {error}")
-        console.out.print(f"report: {report}", highlight=False)
+        print(f"report: {report}")
