@@ -29,7 +29,7 @@ def test_a_card_of_few_rows_counts() -> None:
     """The few widen the interval of the many: those alone have 0.91 to 1.11."""
     made = clock_truth.intervals([*rows("many", 0.1, 4000), *rows("few", 0.5, 200)])["elementwise"]
     assert made["low"] < 0.85
-    assert made["high"] > 1.2
+    assert made["high"] > 1.15
 
 
 def test_what_was_fitted_makes_no_interval() -> None:
