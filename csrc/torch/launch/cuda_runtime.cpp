@@ -431,6 +431,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) {
   return refuse(cudaErrorNotSupported);
 }
+cudaError_t cudaUserObjectCreate(cudaUserObject_t*, void*, cudaHostFn_t, unsigned, unsigned) {
+  return refuse(cudaErrorNotSupported);
+}
+cudaError_t cudaUserObjectRelease(cudaUserObject_t, unsigned) { return refuse(cudaErrorNotSupported); }
+cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t, unsigned, unsigned) {
+  return refuse(cudaErrorNotSupported);
+}
 
 // --- functions of the device ---
 

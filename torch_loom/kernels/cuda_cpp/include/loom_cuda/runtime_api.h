@@ -219,6 +219,9 @@ struct cudaExtent {
 };
 typedef void (*cudaStreamCallback_t)(cudaStream_t stream, cudaError_t status, void* data);
 typedef void (*cudaHostFn_t)(void* data);
+typedef struct CUuserObject_st* cudaUserObject_t;
+enum cudaUserObjectFlags { cudaUserObjectNoDestructorSync = 1 };
+enum cudaUserObjectRetainFlags { cudaGraphUserObjectMove = 1 };
 
 // --- errors, devices ---
 LOOM_CUDART cudaError_t cudaGetLastError(void);
@@ -290,6 +293,12 @@ LOOM_CUDART cudaError_t cudaEventSynchronize(cudaEvent_t event);
 LOOM_CUDART cudaError_t cudaEventQuery(cudaEvent_t event);
 LOOM_CUDART cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 LOOM_CUDART cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event);
+// Graphs keep no objects of the program: cudaErrorNotSupported.
+LOOM_CUDART cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
+                                             unsigned count, unsigned flags);
+LOOM_CUDART cudaError_t cudaUserObjectRelease(cudaUserObject_t object, unsigned count);
+LOOM_CUDART cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object, unsigned count,
+                                                  unsigned flags);
 // Of a captured stream: only the status and its number are known.
 LOOM_CUDART cudaError_t loom_cuda_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus* status,
                                                unsigned long long* id);
