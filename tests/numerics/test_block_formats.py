@@ -291,6 +291,14 @@ def test_depths_that_are_no_multiple_of_the_block_are_refused() -> None:
     assert torch.allclose(partial(torch.ones(2, 33)), partial.module(torch.ones(2, 33)))
 
 
+def test_a_convolution_is_converted_by_its_depth_and_not_by_its_width() -> None:
+    torch.manual_seed(0)
+    layer, x = nn.Conv2d(32, 8, 1), torch.randn(2, 32, 5, 5)
+    how = {"chip": "b200", "format": BlockScaled.MXFP8, "exact": False}
+    assert torch.equal(tensor_core(layer, **how, partial=True)(x), tensor_core(layer, **how)(x))
+    assert not torch.equal(tensor_core(layer, **how, partial=True)(x), layer(x))
+
+
 def test_operands_that_do_not_fit_their_scales_are_refused() -> None:
     left = torch.ones(4, 64).to(torch.float8_e4m3fn)
     with pytest.raises(FormatError, match=r"3 scales for 4 rows of 2 blocks; allowed: 512"):

@@ -18,6 +18,7 @@ from torch_loom.numerics._ops import ops
 from torch_loom.numerics.tensor_cores.rules import Rule, instruction_rule
 
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_DTYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 _NAN_SCALE = 255
 _ONE = {"ue8m0": 127, "ue4m3": 0x38}
 
@@ -111,7 +112,7 @@ def scale_values(codes: Tensor, scale: str) -> Tensor:
 def _rounded(x: Tensor, element: str) -> Tensor:
     """To the nearest element, ties to even; x lies in the element's range, or is NaN."""
     if element != "e2m1":
-        return x.to(torch.float8_e4m3fn if element == "e4m3" else torch.float8_e5m2).float()
+        return x.to(_DTYPES[element]).float()
     size = x.abs()
     step = torch.where(size < 2, 0.5, torch.where(size < 4, 1.0, 2.0))
     return torch.copysign((size / step).round() * step, x)
@@ -156,8 +157,7 @@ def to_blocks(op: str, x: Tensor, fmt: BlockScaled) -> Blocks:
 def element_codes(elements: Tensor, element: str) -> Tensor:
     """Return the codes of elements, int32."""
     if element != "e2m1":
-        dtype = torch.float8_e4m3fn if element == "e4m3" else torch.float8_e5m2
-        return elements.to(dtype).view(torch.uint8).to(torch.int32)
+        return elements.to(_DTYPES[element]).view(torch.uint8).to(torch.int32)
     table = torch.tensor(_E2M1, device=elements.device)
     return torch.searchsorted(table, elements.abs().contiguous()).to(torch.int32) | (
         elements.signbit().to(torch.int32) << 3
@@ -179,10 +179,10 @@ def multiplied(a: Blocks, b: Blocks, rule: Rule) -> Tensor:
         for each in (a, b)
     ]
     start = torch.zeros((codes[0].shape[0], codes[1].shape[0]), dtype=torch.int32, device=a.elements.device)
-    sums = (
-        start
-        if depth == 0
-        else ops.tensor_core_dot(codes[0], codes[1].t(), start, *rule.arguments, scales[0], scales[1].t())
+    if depth == 0:
+        return start.view(torch.float32)
+    sums: Tensor = ops.tensor_core_dot(
+        codes[0], codes[1].t(), start, *rule.arguments, scales[0], scales[1].t()
     )
     return sums.view(torch.float32) * (a.tensor_scale * b.tensor_scale)
 

@@ -132,14 +132,13 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._whole.pop().close()
 
     def converts(self, *operands: Tensor) -> bool:
-        """Whether the operands of a layer's product, the first with K last, are converted to the format."""
-        if self.format is None or any(each.dtype not in _WIDE for each in operands):
-            return False
-        return not (self.partial and operands[0].shape[-1] % self.format.block)
+        """Whether a layer's operands of these dtypes are converted to the format."""
+        return self.format is not None and all(each.dtype in _WIDE for each in operands)
 
     def layer_product(self, a: Tensor, b: Tensor) -> Tensor:
         """The float32 sums of a layer's [M, K] and [K, N]: in the format, if there is one."""
-        if self.format is not None and self.converts(a, b):
+        is_left = self.partial and self.format is not None and a.shape[-1] % self.format.block
+        if self.format is not None and self.converts(a, b) and not is_left:
             return self.blocks_product(*(to_blocks("tensor_core", each, self.format) for each in (a, b.t())))
         return self.product(a, b) if self.takes(a, b) else a.float() @ b.float()
 
