@@ -440,7 +440,7 @@ def packed_attentions(device: str) -> Iterator[Call]:
 
 
 def grouped_products(device: str) -> Iterator[Call]:
-    """Yield products of groups of float8 matrices."""
+    """Yield products of groups of matrices, in bfloat16 and in float8."""
     from torch.nn.functional import ScalingType
 
     float8, row = torch.float8_e4m3fn, ScalingType.RowWise
@@ -450,6 +450,10 @@ def grouped_products(device: str) -> Iterator[Call]:
     ends = torch.tensor([16, 16, 48], device=device, dtype=torch.int32)
     yield lambda: torch._scaled_grouped_mm(left, right, *scales, offs=ends, out_dtype=torch.bfloat16)
     yield lambda: F.scaled_grouped_mm(left, right, scales[0], row, scales[1], row, offs=ends)
+    rows = torch.randn(48, 32, device=device, dtype=torch.bfloat16, requires_grad=True)
+    weights = torch.randn(3, 32, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
+    yield lambda: F.grouped_mm(rows, weights, offs=ends)
+    yield lambda: F.grouped_mm(weights.mT, weights)
 
 
 def semi_structured(device: str) -> Iterator[Call]:
