@@ -198,7 +198,7 @@ def docs_body(
 
 
 def _line(name: str, cpu: float, cuda: float) -> list[str]:
-    ratio = f"{cuda / cpu:.2f}" if cpu > 0.1 else "-"
+    ratio = f"{cuda / cpu:.2f}" if min(cpu, cuda) > 0.1 else "-"
     return [name, f"{cpu:.1f}", f"{cuda:.1f}", f"{cuda - cpu:+.1f}", ratio]
 
 

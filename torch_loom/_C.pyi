@@ -57,9 +57,12 @@ class Chip:
     @property
     def is_gpu(self) -> bool: ...
 
-# What a device is made from: its place in the machine, its driver's name, its capacity, its chip and policy.
+# What a device is made from: its place in the machine, its driver's name, its capacity, what of it the
+# process takes before any tensor, its chip and policy.
 class DeviceConfig:
-    def __init__(self, *, physical: int, driver: str, memory_bytes: int, chip: Chip, lazy: bool) -> None: ...
+    def __init__(
+        self, *, physical: int, driver: str, memory_bytes: int, context_bytes: int, chip: Chip, lazy: bool
+    ) -> None: ...
 
 # Makes PyTorch know the device under this name: once, before anything else here is called but device_count().
 # Raises ValueError when another backend has the device type.

@@ -35,7 +35,7 @@ int milliwatts(double watts) { return static_cast<int>(std::nearbyint(1000 * wat
 uint64_t used_bytes(const Device& device) {
   uint64_t sum = 0;
   for (const Process& process : processes_of(device)) sum += process.memory_bytes;
-  return std::min(sum, device.memory_bytes);
+  return std::min(sum, device.memory_bytes - device.driver_memory_bytes);
 }
 
 std::vector<Process> users_of(const Device& device) {
@@ -99,7 +99,7 @@ uint64_t now_us() { return static_cast<uint64_t>(loom::clock::host_wall_ns() / 1
 
 LOOM_NVML nvmlDeviceGetMemoryInfo(Handle handle, Memory* out) {
   return with_device(handle, [&](const Device& device) {
-    const uint64_t used = used_bytes(device);
+    const uint64_t used = device.driver_memory_bytes + used_bytes(device);
     return put(out, Memory{device.memory_bytes, device.memory_bytes - used, used});
   });
 }
@@ -107,8 +107,8 @@ LOOM_NVML nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryV2* out) {
   return with_device(handle, [&](const Device& device) {
     if (out == nullptr) return kInvalidArgument;
     if (out->version != version_of<MemoryV2>(2)) return kArgumentVersionMismatch;
-    const uint64_t used = used_bytes(device);
-    *out = {out->version, device.memory_bytes, 0, device.memory_bytes - used, used};
+    const uint64_t used = used_bytes(device), kept = device.driver_memory_bytes;
+    *out = {out->version, device.memory_bytes, kept, device.memory_bytes - kept - used, used};
     return kSuccess;
   });
 }

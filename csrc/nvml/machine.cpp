@@ -73,6 +73,7 @@ void add_devices(const Fields& fields, std::vector<Device>& devices) {
   Device device;
   device.name = text_of(fields, "name");
   device.memory_bytes = std::strtoull(text_of(fields, "memory_bytes").c_str(), nullptr, 10);
+  device.driver_memory_bytes = std::strtoull(text_of(fields, "driver_memory_bytes").c_str(), nullptr, 10);
   device.capability_major = whole_of(fields, "capability_major");
   device.capability_minor = whole_of(fields, "capability_minor");
   device.num_cores = whole_of(fields, "num_cores");

@@ -13,7 +13,7 @@ namespace loom::nvml {
 struct Device {
   int index = 0;  // the physical one
   std::string name, uuid;
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0, driver_memory_bytes = 0;  // the driver's: of the former
   int capability_major = 0, capability_minor = 0, num_cores = 0;
   double power_idle_watts = 0, power_max_watts = 0;
   int temperature_idle_celsius = 0, temperature_max_celsius = 0;

@@ -38,12 +38,16 @@ Device::Device(Runtime& runtime, const DeviceConfig& config, int logical_index, 
       runs_kernels_(driver.info().executes_kernels),
       first_id_(runtime.world() << kStreamIdBits) {
   streams_[0] = create_stream(0, {});
+  if (config.context_bytes > 0) {
+    context_ = driver.allocate(driver_index, static_cast<size_t>(config.context_bytes));
+  }
   allocator = std::make_unique<CachingAllocator>(driver, driver_index, logical,
                                                  std::make_unique<DeviceStreams>(*this));
 }
 
 Device::~Device() {
   allocator.reset();
+  if (context_ != nullptr) driver_.deallocate(context_);
   for (const std::atomic<driver::Stream>& place : streams_) driver_.destroy_stream(place.load());
   driver_.destroy_stream(side_stream_.load());
 }

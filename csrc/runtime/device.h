@@ -23,6 +23,7 @@ struct DeviceConfig {
   int physical = 0;    // its place in the machine
   std::string driver;  // by the names of driver/registry.h
   int64_t memory_bytes = 0;
+  int64_t context_bytes = 0;  // of them, what the process itself takes
   Chip chip{};
   bool lazy = false;  // device memory is taken when a device op first needs it
 };
@@ -107,6 +108,7 @@ class Device {
   std::atomic<bool> is_lazy_{config_.lazy};
   driver::Driver& driver_;
   const bool runs_kernels_;
+  void* context_ = nullptr;  // memory that the process takes before any tensor
   Engine engine_;
   const int64_t first_id_;                                                  // of its streams, less 1
   std::array<std::atomic<driver::Stream>, kNumStreamIds> streams_{};        // null until handed out

@@ -19,6 +19,7 @@ def test_devices_of_a_process_without_torch(under_loom_run: Environment, run_wit
     h200 = chips.load("h200")
     figures = {
         "memory_bytes": h200.memory_bytes,
+        "driver_memory_bytes": h200.driver_memory_bytes,
         "num_cores": h200.num_cores,
         "memory_bus_bits": h200.memory_bus_bits,
         "power_idle_milliwatts": round(1000 * h200.power_idle_watts),

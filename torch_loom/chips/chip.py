@@ -83,6 +83,12 @@ class Chip:
         "refuses the ops that it documents as nondeterministic on CUDA",
         default=True,
     )
+    driver_memory_bytes: int = figure(
+        checks.size(), "of `memory`, what the driver keeps; CUDA's total_memory is the rest", "bytes", 0
+    )
+    context_memory_bytes: int = figure(
+        checks.size(), "of the rest, what a process that starts the device takes: context, code", "bytes", 0
+    )
     product_name: str = figure(
         checks.text(),
         "what the card calls itself: its device's name under the name cuda. A chip that has one is a GPU of "
@@ -202,6 +208,11 @@ class Chip:
         default=NO_TABLE,
     )
 
+    @property
+    def total_memory_bytes(self) -> int:
+        """What CUDA's total_memory is: the memory but for what the driver keeps."""
+        return self.memory_bytes - self.driver_memory_bytes
+
 
 def figures() -> dict[str, Field[Any]]:
     """Return the declarations of all figures by key of the file; ``metadata`` has check, meaning and unit."""
@@ -264,6 +275,10 @@ class _Reader(Reader):
                     "amp_dtypes", list(values["amp_dtypes"]), "dtypes that are in 'dtypes' as well"
                 )
         self.check_ranges(values)
+        kept = values.get("driver_memory_bytes", 0) + values.get("context_memory_bytes", 0)
+        if kept >= values["memory_bytes"]:
+            allowed = f"less than memory = {values['memory_bytes']}"
+            self.fail_value("driver_memory and context_memory", kept, f"together {allowed}")
         self.check_grid(values)
         if values.get("efficiency_of", "") not in ("", *available()):
             self.fail_value("efficiency_of", values["efficiency_of"], ", ".join(available()))

@@ -71,7 +71,7 @@ def for_core(described: Chip) -> _C.Chip:
     return _C.Chip(
         name=described.name,
         description=described.description,
-        memory_bytes=described.memory_bytes,
+        memory_bytes=described.total_memory_bytes,
         lazy_memory=described.memory_policy == "lazy",
         dtypes=described.dtypes,
         amp_dtypes=described.amp_dtypes,

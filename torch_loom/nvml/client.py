@@ -26,6 +26,7 @@ NVML_CLOCK_SM = 1
 NVML_CLOCK_MEM = 2
 NVML_CLOCK_VIDEO = 3
 NVML_DEVICE_UUID_BUFFER_SIZE = 80
+nvmlMemory_v2 = 0x2000028  # the version, and the size of the structure
 
 _TEXT_BYTES = 96
 _library: ctypes.CDLL | None = None
@@ -72,6 +73,18 @@ class c_nvmlMemory_t(ctypes.Structure):
     """Memory of a device in bytes."""
 
     _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+
+
+class c_nvmlMemory_v2_t(ctypes.Structure):
+    """Memory of a device in bytes, what the driver keeps apart from what processes use."""
+
+    _fields_ = [
+        ("version", c_uint),
+        ("total", c_ulonglong),
+        ("reserved", c_ulonglong),
+        ("free", c_ulonglong),
+        ("used", c_ulonglong),
+    ]
 
 
 class c_nvmlBAR1Memory_t(ctypes.Structure):
@@ -242,6 +255,23 @@ def nvmlDeviceGetUUID(handle: c_void_p) -> str:
     return _text("nvmlDeviceGetUUID", handle)
 
 
+def nvmlDeviceGetMemoryInfo(handle: c_void_p, version: int | None = None) -> Any:
+    """Return the memory of a device in bytes.
+
+    Args:
+        handle: the device's.
+        version: ``nvmlMemory_v2`` for ``reserved``, what the driver keeps, apart from ``used``; without it
+            ``used`` has both.
+    """
+    if version is None:
+        found: Any = c_nvmlMemory_t()
+        _ask("nvmlDeviceGetMemoryInfo", handle, byref(found))
+    else:
+        found = c_nvmlMemory_v2_t(version)
+        _ask("nvmlDeviceGetMemoryInfo_v2", handle, byref(found))
+    return found
+
+
 def nvmlDeviceGetP2PStatus(handle: c_void_p, other: c_void_p, kind: int) -> int:
     """Return 0 if one device reaches the memory of the other."""
     result = c_int()
@@ -270,7 +300,6 @@ def nvmlDeviceGetSupportedGraphicsClocks(handle: c_void_p, memory_clock: int) ->
     return list(clocks)[: count.value]
 
 
-nvmlDeviceGetMemoryInfo = _structure("nvmlDeviceGetMemoryInfo", c_nvmlMemory_t)
 nvmlDeviceGetBAR1MemoryInfo = _structure("nvmlDeviceGetBAR1MemoryInfo", c_nvmlBAR1Memory_t)
 nvmlDeviceGetUtilizationRates = _structure("nvmlDeviceGetUtilizationRates", c_nvmlUtilization_t)
 nvmlDeviceGetPciInfo = _structure("nvmlDeviceGetPciInfo_v3", nvmlPciInfo_t)

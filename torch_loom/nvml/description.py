@@ -113,6 +113,7 @@ def _kinds(settings: config.Settings) -> list[str]:
         figures: dict[str, object] = {
             "name": chip.product_name or chip.name,
             "memory_bytes": chip.memory_bytes if memory_bytes is None else memory_bytes,
+            "driver_memory_bytes": chip.driver_memory_bytes if memory_bytes is None else 0,
             **{name: getattr(chip, name) for name in _FIGURES},
         }
         if not runs or runs[-1][0] != figures:

@@ -192,11 +192,12 @@ void bind_chip(py::module_& m) {
       });
   using runtime::DeviceConfig;
   py::class_<DeviceConfig>(m, "DeviceConfig")
-      .def(py::init([](int physical, std::string driver, int64_t memory_bytes, const Chip& chip, bool lazy) {
-             return DeviceConfig{physical, std::move(driver), memory_bytes, chip, lazy};
+      .def(py::init([](int physical, std::string driver, int64_t memory_bytes, int64_t context_bytes,
+                       const Chip& chip, bool lazy) {
+             return DeviceConfig{physical, std::move(driver), memory_bytes, context_bytes, chip, lazy};
            }),
-           py::kw_only(), py::arg("physical"), py::arg("driver"), py::arg("memory_bytes"), py::arg("chip"),
-           py::arg("lazy"));
+           py::kw_only(), py::arg("physical"), py::arg("driver"), py::arg("memory_bytes"),
+           py::arg("context_bytes"), py::arg("chip"), py::arg("lazy"));
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ extern std::atomic<bool> are_provided;
 // Whether an op of the class may call the library. Costs a branch or two.
 inline bool may_be_taken(runtime::ShapeClass shape_class) noexcept {
   using enum runtime::ShapeClass;
-  return (shape_class == kMatmul || shape_class == kConvolution || shape_class == kLinearAlgebra) &&
+  return (shape_class == kMatmul || shape_class == kConvolution || shape_class == kLinearAlgebra ||
+          shape_class == kAttention) &&
          detail::are_provided.load(std::memory_order_relaxed);
 }
 

@@ -234,6 +234,7 @@ def _describe_devices(
             describe_device(
                 settings,
                 chip,
+                own_figures,
                 physical=physical,
                 driver=settings.driver,
                 memory_bytes=sum(chip.memory_bytes if bytes is None else bytes for bytes in memories),
@@ -260,16 +261,35 @@ def workspace_sizes(own: Mapping[str, float]) -> tuple[int, int]:
 
 
 def describe_device(
-    settings: config.Settings, chip: _C.Chip, *, physical: int, driver: str, memory_bytes: int
+    settings: config.Settings,
+    chip: _C.Chip,
+    figures: Mapping[str, float],
+    *,
+    physical: int,
+    driver: str,
+    memory_bytes: int,
 ) -> _C.DeviceConfig:
     """Return what a device of a chip is made from, with the memory policy that the settings say."""
     return _C.DeviceConfig(
         physical=physical,
         driver=driver,
         memory_bytes=memory_bytes,
+        context_bytes=int(figures["context_memory_bytes"]) if _is_own_memory(chip, memory_bytes) else 0,
         chip=chip,
         lazy=_is_lazy(settings, chip),
     )
+
+
+def _is_own_memory(chip: _C.Chip, memory_bytes: int) -> bool:
+    # Memory that the user says is for tensors alone.
+    return memory_bytes == chip.memory_bytes
+
+
+def driver_memory_bytes(index: int) -> int:
+    """Return what a device's driver keeps of its memory, which no process is said to use."""
+    total = int(str(_C.device_properties(index)["total_memory"]))
+    figures = _chip_figures(index)
+    return int(figures["driver_memory_bytes"]) if _is_own_memory(_C.chip(index), total) else 0
 
 
 def see_dry_run(devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]) -> str | None:

@@ -72,9 +72,7 @@ class DryRunPlan:
         self._world = _C.world()
         self._recording = recording
         self._peaks: list[tuple[int, int]] | None = None
-        self._capacities = [
-            int(str(_C.device_properties(index)["total_memory"])) for index in range(_C.device_count())
-        ]
+        self._capacities = [_C.mem_get_info(index)[0] for index in range(_C.device_count())]
         self._end_ns: int | None = None  # the dry run goes on
         self.out_of_memory: str | None = None
         self._group: PlannedGroup | None = None
@@ -152,7 +150,10 @@ class DryRunPlan:
         return _busy(spans) - _busy(span for span in spans if span.family != "collective")
 
     def capacity_bytes(self, device: Device = None) -> int:
-        """Return the memory that a device has; arguments and errors as of :meth:`peak_memory_bytes`."""
+        """Return the memory that a device has for tensors: all but what its driver and the process take.
+
+        Arguments and errors are those of :meth:`peak_memory_bytes`.
+        """
         return self._capacities[self._index(device)]
 
     def peak_memory_bytes(self, device: Device = None) -> int:

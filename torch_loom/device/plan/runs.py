@@ -150,7 +150,7 @@ def _described(
             memory_bytes = request.memories[index % len(request.memories)]
         devices.append(
             first_use.describe_device(
-                settings, chip, physical=index, driver="null", memory_bytes=memory_bytes
+                settings, chip, own_figures, physical=index, driver="null", memory_bytes=memory_bytes
             )
         )
         figures.append(own_figures)

@@ -15,7 +15,7 @@ from torch.types import Device
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE, _existing_index
-from torch_loom.device._core.first_use import _chip_figures
+from torch_loom.device._core.first_use import _chip_figures, driver_memory_bytes
 from torch_loom.device.telemetry import activity
 from torch_loom.errors import ChipError
 
@@ -151,7 +151,7 @@ def clock_rate(device: Device = None) -> int:
 
 
 def device_memory_used(device: Device = None) -> int:
-    """Return the bytes of a device's memory that all processes together have taken, cached memory included.
+    """Return the bytes of a device's memory that its driver and all processes have taken, cached ones too.
 
     The sum can be above the capacity: that is each process's own.
 
@@ -164,14 +164,16 @@ def device_memory_used(device: Device = None) -> int:
     if _C.world():
         free_bytes, total_bytes = _C.mem_get_info(_existing_index(device))
         return total_bytes - free_bytes
-    return sum(process.memory_bytes for process in activity.processes(_physical_index(device)))
+    used = sum(process.memory_bytes for process in activity.processes(_physical_index(device)))
+    return used + driver_memory_bytes(_existing_index(device))
 
 
 def list_gpu_processes(device: Device = None) -> str:
     """Return a text with a line for each process that has taken memory of a device: its id, and how much.
 
     The first line names the device by its physical index. A process that gives all of its memory back
-    (:func:`torch.loom.empty_cache`) is no longer listed. MB means 2²⁰ bytes, as in PyTorch.
+    (:func:`torch.loom.empty_cache`) is no longer listed, unless the chip's context takes some. MB means 2²⁰
+    bytes, as in PyTorch.
 
     Args:
         device: which one; the current one if None.

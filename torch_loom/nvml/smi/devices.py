@@ -55,7 +55,7 @@ class Device:
     @property
     def memory(self) -> Any:
         """Its memory, in bytes."""
-        return nvml.nvmlDeviceGetMemoryInfo(self.handle)
+        return nvml.nvmlDeviceGetMemoryInfo(self.handle, nvml.nvmlMemory_v2)
 
     @property
     def brand(self) -> str | None:

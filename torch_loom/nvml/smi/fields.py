@@ -181,7 +181,7 @@ for _name in (
 ):
     _add(f"clocks_event_reasons_counters.{_name}", lambda _: 0, "us")
 _add("memory.total", _memory("total"), "MiB")
-_add("memory.reserved", lambda _: 0, "MiB")
+_add("memory.reserved", _memory("reserved"), "MiB")
 _add("memory.used", _memory("used"), "MiB")
 _add("memory.free", _memory("free"), "MiB")
 _add("compute_mode", _named(_asked(nvml.nvmlDeviceGetComputeMode), _COMPUTE_MODES))

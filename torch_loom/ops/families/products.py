@@ -118,7 +118,10 @@ FAMILIES = (
         "attention",
         "_native_multi_head_attention _transformer_encoder_layer_fwd",
         bytes_only="most of their operands are a layer's parameters",
-        facts={"engine_infers": "_native_multi_head_attention"},
+        facts={
+            "engine_infers": "_native_multi_head_attention",
+            "calls_blas": "_native_multi_head_attention.* _transformer_encoder_layer_fwd.*",
+        },
     ),
     Family(
         "attention of packed sequences",
@@ -231,6 +234,7 @@ FAMILIES = (
         # Their kernels give a strided `out` other strides.
         facts={
             "engine_infers": "ormqr linalg_householder_product orgqr",
+            "calls_blas": "linalg_matrix_exp.*",
             "host_waits": "linalg_cholesky_ex.* linalg_lu_factor_ex.* linalg_ldl_factor_ex.* linalg_inv_ex.*",
         },
     ),
@@ -243,6 +247,7 @@ FAMILIES = (
         # The strides of the vectors.
         facts={
             "borrows_whole": "linalg_lstsq",
+            "calls_blas": "linalg_lstsq.*",
             "engine_infers": "linalg_eig linalg_eigvals",
             "host_waits": "linalg_eig.* linalg_eigvals.* _linalg_eigvals _linalg_eigh.* _linalg_svd.* "
             "linalg_lstsq.*",

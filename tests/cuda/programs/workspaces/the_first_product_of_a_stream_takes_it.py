@@ -2,6 +2,7 @@ import torch
 
 from tests.cuda.programs.workspaces.setup import MIB, clear, kept, x
 
+encoder = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).cuda().eval()
 (x + x).sum().item()
 assert kept() == 0
 with torch.no_grad():
@@ -24,6 +25,9 @@ with torch.no_grad():
         lambda: torch.einsum("ij,jk", x, x),
         lambda: torch.linalg.solve_triangular(x, x, upper=True),
         lambda: torch.nn.Linear(8, 8).cuda()(x),
+        lambda: torch.linalg.lstsq(x + torch.eye(8, device="cuda"), x),
+        lambda: torch.matrix_exp(x),
+        lambda: encoder(x[None]),
     ):
         clear()
         product()

@@ -11,7 +11,8 @@ def ask():
             pynvml.nvmlInit()
             handle = pynvml.nvmlDeviceGetHandleByIndex(1)
             assert pynvml.nvmlDeviceGetIndex(handle) == 1
-            assert pynvml.nvmlDeviceGetMemoryInfo(handle).used == 0
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+            assert memory.used == 0
             pynvml.nvmlShutdown()
     except BaseException as error:
         failures.append(error)
