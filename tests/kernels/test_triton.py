@@ -63,6 +63,10 @@ def test_the_choice_among_configurations(run_python: PythonRunner, choice: str, 
     assert run_python(PROGRAMS / "tuned.py", settings).stdout == chosen
 
 
+def test_a_measured_time_is_the_kernels(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "benched.py", {**NAME, "TORCH_LOOM_CHIP": "h100"})
+
+
 def test_a_child_that_was_forked_before_the_first_launch(run_python: PythonRunner) -> None:
     shown = run_python(PROGRAMS / "forked.py", NAME).stdout
     assert shown == "child 2.0\nparent 2.0\n"
