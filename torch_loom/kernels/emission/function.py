@@ -328,7 +328,7 @@ class FunctionText:
                     continue
                 now, after, there = places_of[number]
                 lines += self.fill(end, there)
-                sets.append(f"std::swap({now}, {after});")
+                sets.append(f"swap_places({now}, {after});")
             return lines + sets
 
         return before, begin, turn

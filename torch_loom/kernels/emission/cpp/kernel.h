@@ -230,6 +230,12 @@ inline int64_t index_in(const Program& program, const char* place, int64_t index
 }
 
 template <typename T>
+inline void swap_places(T*& a, T*& b) {
+  T* const kept = a;
+  a = b;
+  b = kept;
+}
+template <typename T>
 inline void copy_block(T* to, const T* from, int64_t count) {
   if (to != from) memmove(to, from, sizeof(T) * count);
 }

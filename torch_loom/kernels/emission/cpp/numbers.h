@@ -2,14 +2,16 @@
 // them become vector instructions.
 #pragma once
 
+#include <limits>
+#include <type_traits>
+// The special functions of C++17, which no kernel calls, would take longer than the rest to parse.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmath>
-#include <limits>
-#include <type_traits>
 
 namespace loom {
 
@@ -76,6 +78,16 @@ inline Halves narrowed(Floats floats) {
   return __builtin_ia32_vcvtps2ph256(static_cast<Aligned>(floats), 0);
 }
 #endif
+// The end of a row, or all of it without such instructions. Compilers are slow where they inline these.
+__attribute__((noinline)) inline void widen_rest(float* to, const f16* from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = half_to_float(from[i].bits);
+}
+__attribute__((noinline)) inline void narrow_rest(f16* to, const float* from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i].bits = float_to_half(from[i]);
+}
+__attribute__((noinline)) inline void round_rest(float* row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i] = half_to_float(float_to_half(row[i]));
+}
 inline void widen_row(float* to, const f16* from, int64_t count) {
   int64_t i = 0;
 #ifdef __F16C__
@@ -83,7 +95,7 @@ inline void widen_row(float* to, const f16* from, int64_t count) {
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Floats*>(to + i) = widened(*reinterpret_cast<const Halves*>(from + i));
 #endif
-  for (; i < count; ++i) to[i] = half_to_float(from[i].bits);
+  if (i < count) widen_rest(to + i, from + i, count - i);
 }
 inline void narrow_row(f16* to, const float* from, int64_t count) {
   int64_t i = 0;
@@ -92,7 +104,7 @@ inline void narrow_row(f16* to, const float* from, int64_t count) {
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Halves*>(to + i) = narrowed(*reinterpret_cast<const Floats*>(from + i));
 #endif
-  for (; i < count; ++i) to[i].bits = float_to_half(from[i]);
+  if (i < count) narrow_rest(to + i, from + i, count - i);
 }
 inline void round_row(float* row, int64_t count) {
   int64_t i = 0;
@@ -101,7 +113,7 @@ inline void round_row(float* row, int64_t count) {
   for (; i + 8 <= count; i += 8)
     *reinterpret_cast<Floats*>(row + i) = widened(narrowed(*reinterpret_cast<const Floats*>(row + i)));
 #endif
-  for (; i < count; ++i) row[i] = half_to_float(float_to_half(row[i]));
+  if (i < count) round_rest(row + i, count - i);
 }
 
 inline uint16_t float_to_bf16(float value) {
