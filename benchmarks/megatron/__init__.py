@@ -1,0 +1,1 @@
+"""Training steps as Megatron-LM shards them, in plain PyTorch, planned and held against its own figures."""
