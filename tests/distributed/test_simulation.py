@@ -13,6 +13,10 @@ def test_ranks_of_a_cluster(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "simulated_cluster.py")
 
 
+def test_ranks_are_new_processes_where_devices_were_used(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "simulated_after_use.py")
+
+
 def test_stages_of_a_pipeline(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "simulated_pipeline.py")
 

@@ -91,6 +91,10 @@ class Simulation:
         self._source = source
         self._memory = memory
 
+    def __reduce__(self) -> Any:
+        # For ranks that are new processes: the topology is read again there.
+        return _again, (self.world_size, self._source, self.ranks, self._memory)
+
     def __call__(self, function: Callable[..., object], *args: Any, **kwargs: Any) -> ClusterPlan:
         """Run a function as each of the simulated ranks, and return what these need.
 
@@ -207,6 +211,10 @@ def simulate(
             f"simulate(): ranks must be 1 to {MAX_SIMULATED} of 0 to {world_size - 1}, got {what}"
         )
     return Simulation(world_size, found, chosen, os.fsdecode(topology), memory)
+
+
+def _again(world_size: int, source: str, ranks: tuple[int, ...], memory: int | str | None) -> Simulation:
+    return Simulation(world_size, topologies.load(source), ranks, source, memory)
 
 
 def _run_rank(
