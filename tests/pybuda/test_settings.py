@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import queue
 import warnings
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -20,6 +21,7 @@ from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth
 from torch_loom.pybuda.execution.placing import compiled
+from torch_loom.pybuda.verify import correlation
 
 SILICON: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Silicon}
 FIELDS = {one.name: one for one in fields(CompilerConfig)}
@@ -198,6 +200,46 @@ def test_mixed_precision_decides_runs_as_images(rule: str, tmp_path: Path) -> No
     image.push_to_inputs(x)
     assert torch.equal(pybuda.run_inference(_sequential=True).get(timeout=60)[0].value(), ran)
     assert not torch.equal(ran, plain)
+
+
+def _trained() -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss and the gradient of one micro-batch."""
+    torch.manual_seed(0)
+    device = pybuda.TTDevice("tt0", module=Projection("p"), **SILICON)
+    device.place_loss_module(pybuda.PyTorchModule("loss", nn.MSELoss()))
+    x, target = torch.rand(4, SIZE), torch.rand(4, SIZE)
+    losses: queue.Queue[Any] = queue.Queue()
+    pybuda.initialize_pipeline(True, losses, sample_inputs=(x,), sample_targets=(target,))
+    device.push_to_inputs(x)
+    device.push_to_target_inputs(target)
+    pybuda.run_forward(_sequential=True)
+    pybuda.run_backward(zero_grad=True, _sequential=True)
+    [found] = pybuda.get_parameter_gradients(_sequential=True)
+    [gradient] = found.values()
+    loss = losses.get(timeout=60)[0].value()
+    pybuda.pybuda_reset()
+    return loss, gradient.value()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_mixed_precision_decides_training(rule: str) -> None:
+    loss, gradient = _trained()
+    pybuda.configure_mixed_precision(**RULES[rule])
+    mixed_loss, mixed_gradient = _trained()
+    assert not torch.equal(mixed_loss, loss)
+    assert not torch.equal(mixed_gradient, gradient)
+    assert correlation(gradient, mixed_gradient) > 0.2  # two bits
+
+
+def test_mixed_precision_of_gradients() -> None:
+    """A rule for gradients leaves the loss as it is; one that chooses no op changes no bit."""
+    loss, gradient = _trained()
+    pybuda.configure_mixed_precision(name_regex="no_such_op", output_df=FORMAT)
+    assert all(map(torch.equal, _trained(), (loss, gradient)))
+    pybuda.configure_mixed_precision(op_type="matmul", is_gradient_op=True, output_df=FORMAT)
+    mixed_loss, mixed_gradient = _trained()
+    assert torch.equal(mixed_loss, loss)
+    assert not torch.equal(mixed_gradient, gradient)
 
 
 def test_amp_properties() -> None:

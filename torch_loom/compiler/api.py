@@ -23,6 +23,7 @@ from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
 from torch_loom.compiler.onnx.module import named_errors
 from torch_loom.compiler.options import Options, configuration
+from torch_loom.compiler.overrides import Overrides
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
 from torch_loom.compiler.plan.build import plan_graph
@@ -52,6 +53,7 @@ def compile_module(
     cache: bool = True,
     optimizer: torch.optim.Optimizer | None = None,
     loss: Loss | None = None,
+    plans_later: bool = False,
     **options: Any,
 ) -> Executable:
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
@@ -77,6 +79,8 @@ def compile_module(
             run as with ``capturable=True`` and ``foreach=False``.
         loss: takes the module's result and the last of the inputs, which the module does not take; without
             one the module returns the loss.
+        plans_later: plan where the executable is asked for its plan, and not before it can run: errors of
+            placement are raised there.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
@@ -120,8 +124,11 @@ def compile_module(
             dump=None if dump is None else Path(dump),
             checks=checks,
             progress=progress,
+            plans_later=plans_later,
         )
         executable = _kept_or_compiled(task, config.compile_cache() if cache else None)
+    if plans_later:
+        return executable
     executable.plan["model"] = _name_of(module)  # not the cache's: one of another name may have made the same
     if own.backend_output_dir:
         executable.write_outputs(own.backend_output_dir, own.performance_trace)
@@ -147,6 +154,7 @@ class _Task:
     dump: Path | None
     checks: bool
     progress: Callable[[str], None] | None
+    plans_later: bool
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
@@ -244,15 +252,20 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
 def _placed(task: _Task, source: Exported, context: Context) -> Executable:
     """Run the passes and plan where each op of the exported graph runs."""
     graph = run(source.graph, PLAN_PASSES, context)
-    plan = _planned(graph, context, task.target)
+    decided = overrides.current()
     saved = task.options.op_intermediates_to_save
     program = program_of(graph, context.parameters, source.updates, saved)
     inputs = [n for n in graph.graph.find_nodes(op="placeholder") if n.name not in context.parameters]
     batch = next((int(value_of(n).shape[0]) for n in inputs if value_of(n).dim()), 1)
+
+    def plan() -> dict[str, Any]:
+        made = _planned(graph, context, task.target, decided)
+        return plan_data(graph, made, task.target, context, batch)
+
     return Executable(
         program,
         {name: context.parameters[name] for name in program.tensors},
-        plan_data(graph, plan, task.target, context, batch),
+        plan if task.plans_later else plan(),
         {**source.specs, "saved": list(saved)},
         task.place,
         replays=task.options.backend_opt_level >= 1,
@@ -291,10 +304,10 @@ def _tell(progress: Callable[[str], None] | None, name: str) -> None:
         progress(name)
 
 
-def _planned(graph: torch.fx.GraphModule, context: Context, target: Target) -> Plan:
+def _planned(graph: torch.fx.GraphModule, context: Context, target: Target, decided: Overrides) -> Plan:
     begun = time.perf_counter()
     _tell(context.progress, "plan")
-    plan = plan_graph(graph, context, target, overrides.current())
+    plan = plan_graph(graph, context, target, decided)
     num_ops = sum(len(epoch.placed) for epoch in plan.epochs)
     context.records.append(_record("plan", begun, num_ops))
     if found := violations(plan, target):

@@ -18,6 +18,7 @@ class Overrides:
 
     Attributes:
         hosts: types of ops that stay on the host, as ``type_of`` calls them.
+        gradients: whether each result's gradient is of a format, too: its own, unless a rule names another.
         is_partial: they are of several graphs, so that one graph lacks ops that they name.
     """
 
@@ -31,6 +32,7 @@ class Overrides:
     precisions: list[tuple[Predicate, dict[str, Any]]] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
     type_of: Callable[[Named], str] = lambda op: op.kind
+    gradients: bool = False
     is_partial: bool = False
 
     def of_ops(self, ops: Sequence[Named]) -> Overrides:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ class Executable:
     """What ``torch_loom.compile`` returns; a call runs it.
 
     Attributes:
-        plan: epochs, places, queues and predictions, as JSON has them.
         device: where it runs.
         program: the ops that it runs.
         specs: how results are put together, and which leaves of the arguments are tensors.
@@ -38,14 +37,14 @@ class Executable:
         self,
         program: Program,
         tensors: Mapping[str, torch.Tensor],
-        plan: dict[str, Any],
+        plan: dict[str, Any] | Callable[[], dict[str, Any]],
         specs: Mapping[str, Any],
         device: torch.device,
         *,
         replays: bool = True,
         folded: Folded | None = None,
     ) -> None:
-        self.plan = plan
+        self._plan = plan
         self.device = device
         self.program = program
         self._tensors = dict(tensors)
@@ -59,6 +58,13 @@ class Executable:
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
             self._run = Replayer(self._run)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Epochs, places, queues and predictions, as JSON has them; made at the first call where not yet."""
+        if callable(self._plan):
+            self._plan = self._plan()
+        return self._plan
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it on tensors of the shapes and dtypes that it was compiled for; others are refused.
@@ -122,6 +128,26 @@ class Executable:
             ValueError: the inputs are not those that it was compiled for.
         """
         return self._outputs(self._inputs(tensors))
+
+    def recorded(self, parameters: Iterable[torch.Tensor]) -> Callable[..., list[Any]]:
+        """Return a function of the inputs that runs it, recorded by autograd.
+
+        Args:
+            parameters: of the module; each stands for the executable's tensor of the same memory.
+        """
+        own = {one.data_ptr(): one for one in parameters}
+        tensors = {name: own.get(one.data_ptr(), one) for name, one in self._tensors.items()}
+        run = self.program.bind(tensors, self.device)
+        num_outputs = len(self.program.outputs)
+
+        def recorded(*inputs: torch.Tensor) -> list[Any]:
+            results = run(*self._inputs(inputs))
+            with torch.no_grad():
+                for name, value in zip(self.program.updates, results[num_outputs:], strict=True):
+                    tensors[name].copy_(value)
+            return results[:num_outputs]
+
+        return recorded
 
     @property
     def inputs(self) -> list[dict[str, Any]]:

@@ -47,7 +47,8 @@ class Stage:
         adapt: changes the inputs of each micro-batch, such as their dtypes, before the modules get them.
         more_devices: that share the modules with ``device``, in order; parameters stay where their module is.
         recompute: keep only the inputs of a micro-batch in training; its backward computes the rest again.
-        infer: called with inputs and their names, returns the outputs of inference, or None: the modules run.
+        compiled: called with inputs, their names and whether it is training; returns the outputs, or None:
+            the modules run.
         chosen: the place of the module that runs alone, until ``choose`` says another; None: all, in order.
     """
 
@@ -66,14 +67,14 @@ class Stage:
         numbers: Callable[[], AbstractContextManager[object]] = nullcontext,
         more_devices: Sequence[torch.device] = (),
         recompute: bool = False,
-        infer: Callable[[tuple[torch.Tensor, ...], tuple[str, ...] | None], Any] | None = None,
+        compiled: Callable[[tuple[torch.Tensor, ...], tuple[str, ...] | None, bool], Any] | None = None,
         chosen: int | None = None,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
         self.devices = (self.device, *more_devices)
         self.recompute = recompute
-        self._infer = infer
+        self._compiled = compiled
         self.chosen = chosen
         given = {name: modules} if isinstance(modules, nn.Module) else dict(modules)
         if not given:
@@ -209,13 +210,14 @@ class Stage:
             targets: called where there is a loss, once the outputs are there.
         """
         inputs = self._open(received, training)
-        if not training and self._infer is not None:
-            made: tuple[torch.Tensor, ...] | None = self._infer(inputs, names)
-            if made is not None:
-                return made
+        outputs: tuple[torch.Tensor, ...] | None = None
+        if self._compiled is not None:
+            with torch.set_grad_enabled(training):
+                outputs = self._compiled(inputs, names, training)
         with torch.set_grad_enabled(training), self.numbers():
-            compute = self._recomputed if training and self.recompute else self.compute
-            outputs = compute(inputs, names)
+            if outputs is None:
+                compute = self._recomputed if training and self.recompute else self.compute
+                outputs = compute(inputs, names)
             if training and self.is_last and self.loss is not None:
                 given = targets()
                 opened = self._receiver.open(given) if given is not None else ()

@@ -144,7 +144,7 @@ class CompilerConfig:
     scheduler_constraints: list[list[str]] = _warns("ops keep the order of the program", [])
     insert_queues: list[Any] = _warns("queues between ops are sized by the plan", [])
     paddings: dict[str, bool] = _warns("operands are padded to tiles where they need it", {})
-    amp_properties: list[dict[str, Any]] = _does("formats and fidelity of single ops, in inference", [])
+    amp_properties: list[dict[str, Any]] = _does("formats and fidelity of single ops", [])
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = {one.name: one for one in fields(self)}

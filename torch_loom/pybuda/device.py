@@ -204,6 +204,9 @@ class Device(DeviceLoop):
             self.stage.chosen = self.chosen_module()
         return self.stage
 
+    def prepare_inference(self) -> None:
+        """Compile for the first inputs in the queue, where runs are compiled: they do not wait for it."""
+
     def drop_queued(self) -> None:
         """Forget what was pushed and not consumed."""
         for channel in (*self._inputs.values(), *self._targets.values()):

@@ -103,6 +103,7 @@ class TTDevice(ChipDevice):
         )
         self.optimizer, self.scheduler = optimizer, scheduler
         self._active_subgraph = 0
+        self._runs: CompiledRuns | None = None
         if module is not None:
             self.place_module(module)
 
@@ -348,6 +349,13 @@ class TTDevice(ChipDevice):
         rate = self.scheduler.optimizer.learning_rate
         return {name: {"learning_rate": rate} for name in self.get_optimizer_params(is_buda)}
 
+    def prepare_inference(self) -> None:
+        """Compile for the first inputs in the queue, where runs are compiled: they do not wait for it."""
+        feed = self.input_channel().peek()
+        if self._runs is not None and feed is not None and feed.parcel is not None:
+            inputs = tuple(value.detach() for value in feed.parcel.tensors if value is not None)
+            self._runs.prepare(inputs, feed.names)
+
     def _check_module(self, module: Module) -> None:
         if isinstance(module, TFModule):
             raise PyBudaError(
@@ -355,6 +363,7 @@ class TTDevice(ChipDevice):
             )
 
     def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
+        self._runs = CompiledRuns(self) if self.mp_context is None else None
         return self.stage_of(
             modules,
             loss=self._loss(),
@@ -362,7 +371,7 @@ class TTDevice(ChipDevice):
             scheduler=functools.partial(_Scheduler, self.scheduler) if self.scheduler else None,
             keep_modules=False,
             more_devices=[torch.device(device_type(), chip) for chip in self.chip_ids[1:]],
-            infer=CompiledRuns(self) if self.mp_context is None else None,
+            compiled=self._runs,
             # A process has no configuration of the program's: it gets what holds now.
             numbers=self.numbers if self.mp_context is None else self.chosen_numbers(),
         )

@@ -23,7 +23,8 @@ from torch_loom.compiler.ir import (
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
-from torch_loom.numerics._ops import WHOLE
+from torch_loom.numerics._ops import NONE, WHOLE
+from torch_loom.numerics.emulation.operands import within_range
 from torch_loom.numerics.emulation.precision import Precision
 
 _OF_DTYPE = {
@@ -52,6 +53,9 @@ OPERANDS = "operands"
 INTERMEDIATE = "intermediate"
 """The key of a rule for the format in which partial sums wait between blocks of a product."""
 
+GRADIENT = "gradient"
+"""The key of a rule for the format of a result's gradient."""
+
 
 def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Give each op the format of its result, of its sums, and a fidelity.
@@ -63,7 +67,7 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
         CompilerOptionError: formats of two exponent families meet in one op, where numbers are the formats'.
     """
     options = context.options
-    rules = overrides.current().precisions
+    rules, has_gradients = overrides.current().precisions, overrides.current().gradients
     for node in graph.graph.nodes:
         if not computes(node):
             continue
@@ -73,6 +77,8 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             continue
         own.format = _OF_DTYPE.get(value.dtype, "Float32")
         if value.dtype.is_floating_point:
+            if not options.is_exact:
+                _limit_numbers(node)
             own.format = options.default_df_override or own.format
             own.fidelity = options.math_fidelity
             _apply_amp(own, shape_class(node), options.amp_level)
@@ -80,14 +86,26 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             for predicate, rule in rules:
                 if predicate(op):
                     for key, name in rule.items():
-                        if key in (OPERANDS, INTERMEDIATE):
+                        if key in (OPERANDS, INTERMEDIATE, GRADIENT):
                             own.tags[key] = name
                         else:
                             setattr(own, key, name)
             own.accumulate = own.accumulate or options.accumulate_df or _accumulate(own.format)
+            if has_gradients:
+                own.tags.setdefault(GRADIENT, own.format)
     if not options.is_exact:  # exact numbers are the dtypes', which casts convert
         _check_families(graph)
     return graph
+
+
+def _limit_numbers(node: fx.Node) -> None:
+    """Let the numbers among an op's arguments be finite in a chip's formats where they are in float32."""
+
+    def limited(value: Any) -> Any:
+        return within_range(value) if type(value) is float else value
+
+    node.args = fx.node.map_aggregate(node.args, limited)
+    node.kwargs = fx.node.map_aggregate(node.kwargs, limited)
 
 
 def _apply_amp(own: Any, kind: str, level: int) -> None:
@@ -159,7 +177,7 @@ def quantise(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
 
 def _quantise_result(graph: fx.GraphModule, node: fx.Node, own: Facts) -> None:
     with graph.graph.inserting_after(node):
-        rounded = _call(graph, torch.ops.loom_numerics.quantize.default, node, own.format)
+        rounded = _quantised(graph, node, own.format, own)
     node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
     rounded.meta["val"] = value_of(node)
     facts(rounded).fused_into = own.fused_into or node.name
@@ -233,18 +251,28 @@ def _round_inside(node: fx.Node) -> bool:
     """Have a product round its sums to the format of the result as it makes them, in one pass over them."""
     ops = torch.ops.loom_numerics
     name = facts(node).format
+    formats = (DataFormat[name].value, *_of_gradient(facts(node)))
     if node.target is ops.matmul.default:
-        node.args = (*node.args, False, DataFormat[name].value)
+        node.args = (*node.args, False, *formats)
     elif node.target in (ops.linear.default, ops.convolution.default):
-        node.args = (*node.args, DataFormat[name].value)
+        node.args = (*node.args, *formats)
     else:
         return False
     facts(node).tags[_ROUNDED] = name
     return True
 
 
-def _call(graph: fx.GraphModule, op: Any, source: fx.Node, name: str) -> fx.Node:
-    return graph.graph.call_function(op, (source, DataFormat[name].value))
+def _quantised(graph: fx.GraphModule, source: fx.Node, name: str, own: Facts) -> fx.Node:
+    """A value in a format, and its gradient in that of the op, whose facts these are."""
+    gradient = _of_gradient(own)
+    args = (source, DataFormat[name].value, *((NONE, *gradient) if gradient else ()))
+    return graph.graph.call_function(torch.ops.loom_numerics.quantize.default, args)
+
+
+def _of_gradient(own: Facts) -> tuple[int, ...]:
+    """The format of a result's gradient as the ops take it, if it has one."""
+    name = own.tags.get(GRADIENT, "")
+    return (DataFormat[name].value,) if name else ()
 
 
 def _quantise_named(graph: fx.GraphModule, node: fx.Node, context: Context) -> None:
@@ -257,7 +285,7 @@ def _quantise_named(graph: fx.GraphModule, node: fx.Node, context: Context) -> N
             continue
         if with_activations or _origin(source).name in context.parameters:
             with graph.graph.inserting_before(node):
-                rounded = _call(graph, torch.ops.loom_numerics.quantize.default, source, name)
+                rounded = _quantised(graph, source, name, facts(node))
             rounded.meta["val"] = value
             facts(rounded).tags["operand"] = True
             facts(rounded).fused_into = facts(node).fused_into or node.name
@@ -297,7 +325,7 @@ def _quantise_operands(
         key = (source, name)
         if key not in done:
             with graph.graph.inserting_after(source):
-                done[key] = _call(graph, torch.ops.loom_numerics.quantize.default, source, name)
+                done[key] = _quantised(graph, source, name, facts(node))
             done[key].meta["val"] = value
             facts(done[key]).tags["operand"] = True
         node.replace_input_with(source, done[key])

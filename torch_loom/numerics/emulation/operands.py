@@ -7,6 +7,7 @@ view with other blocks: views keep values as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +24,8 @@ from torch_loom.numerics.formats import DataFormat
 _MARK, _MARKED_VERSION = "_loom_format", "_loom_marked_version"
 _OWN = "_loom_own"
 _FORMATS = {fmt.value: fmt for fmt in DataFormat}
+# What a host's conversion, which cuts bits off, makes of float32's largest value; rounded it were infinity.
+LARGEST = torch.finfo(torch.bfloat16).max
 
 
 def is_float(value: object) -> bool:
@@ -140,16 +143,28 @@ def operand(value: Any, how: Precision, weights: Weights, *, exact: bool = False
         exact: whether results of ops in other formats are converted, too, as a product's operands are.
     """
     if not is_float(value):
-        return value
+        return within_range(value) if type(value) is float and how.format is not DataFormat.Float32 else value
     if isinstance(value, Parameter):
         return weights.get(value, how)
     fmt = how.format
     kept = format_of(value)
     if kept is not None and (kept is fmt or not exact):
         return value
+    if kept is None and fmt is DataFormat.Float16_b and value.dtype is torch.float32:
+        beyond = value.abs() > LARGEST
+        value = torch.where(beyond & value.isfinite(), value.sign() * LARGEST, value)
     # What an op made in another format, the packer converts; what came from outside, the host.
     number = how.taken if kept is None else how.made(fmt)
     return mark(ops.quantize(value, number, NONE, how.made(fmt)), fmt)
+
+
+def within_range(value: float) -> float:
+    """Return a number of the program's, finite in the formats of a chip where it is in float32.
+
+    Masks are made of the smallest number of float32, and multiplied by zero.
+    """
+    is_beyond = LARGEST < abs(value) <= torch.finfo(torch.float32).max
+    return math.copysign(LARGEST, value) if is_beyond else value
 
 
 def operands(values: Iterable[Any], how: Precision, weights: Weights) -> list[Any]:

@@ -7,6 +7,7 @@ from torch_loom.pybuda.formats import DataFormat, MathFidelity
 k_dim = -1
 
 __all__ = [
+    *DataFormat.__members__,
     "DataFormat",
     "MathFidelity",
     "NodeEpochType",
@@ -18,3 +19,6 @@ __all__ = [
     "placer",
     "pyplacer",
 ]
+
+# Formats are names of the module, too: pybuda._C.Float16_b.
+globals().update(DataFormat.__members__)

@@ -1,8 +1,9 @@
-"""Inference on a TTDevice as its compiled program, the one that an image of it holds."""
+"""Runs on a TTDevice as its compiled program, the one that an image of it holds."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,52 +27,65 @@ class CompiledRuns:
     """Compiles a device's modules at the first inputs of a shape, and replays what it compiled.
 
     Modules run op by op, in the same formats, where they are exact, span several chips, keep state from one
-    input to the next, are watched, or cannot be exported as one graph; ``reason`` then says why.
+    input to the next, are watched, or cannot be exported as one graph; ``reason`` then says why. In training
+    they are compiled where ops have formats of their own.
     """
 
     def __init__(self, device: ChipDevice) -> None:
         self._device = device
-        self._programs: dict[Any, Executable | None] = {}
+        self._programs: dict[Any, Callable[..., list[Any]] | None] = {}
         self.reason = ""
 
     def __call__(
-        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool
     ) -> tuple[torch.Tensor, ...] | None:
         """Return the outputs; None: the modules are to run op by op."""
-        if not self._device.emulates():
-            return None
-        chosen = self._device.make_stage().chosen
-        key = (names, chosen, *((tuple(value.shape), value.dtype) for value in inputs))
-        if key not in self._programs:
-            self._programs[key] = self._made(inputs, names)
-        program = self._programs[key]
-        return None if program is None else flatten_outputs(program.run_flat(inputs))
+        program = self.prepare(inputs, names, training)
+        return None if program is None else flatten_outputs(program(*inputs))
 
-    def _made(self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None) -> Executable | None:
-        self.reason = self._refusal()
-        made = None
+    def prepare(
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool = False
+    ) -> Callable[..., list[Any]] | None:
+        """Return the program for inputs of these shapes, compiled if it is new; None: op by op."""
+        if not self._device.emulates() or (training and not _is_mixed()):
+            return None
+        stage = self._device.make_stage()
+        modes = tuple(module.training for module in stage.chosen_modules())
+        key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
+        if key not in self._programs:
+            self._programs[key] = self._made(inputs, names, training)
+        return self._programs[key]
+
+    def _made(
+        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool
+    ) -> Callable[..., list[Any]] | None:
+        self.reason = self._refusal(training)
+        made: Executable | None = None
+        modules = self._device.make_stage().chosen_modules()
         if not self.reason:
-            modules = self._device.make_stage().chosen_modules()
             try:
-                made = compiled(self._device, inputs, names or (), modules)
+                made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
             except LoomError as error:
                 self.reason = str(error).partition("\n")[0]
+        if made is not None and training:
+            return made.recorded([parameter for module in modules for parameter in module.parameters()])
         if made is not None and made.program.updates:
             made, self.reason = None, "the modules keep state from one input to the next"
-        config = _get_global_compiler_config()
-        if made is None and (config.amp_properties or config.amp_level == 2):
+        if made is None and _is_mixed():
             warnings.warn(
                 f"device {self._device.name!r}: mixed precision has no effect on this run, whose modules are "
                 f"not compiled: {self.reason}",
                 stacklevel=2,
             )
-        return made
+        return None if made is None else lambda *given: made.run_flat(given)
 
-    def _refusal(self) -> str:
+    def _refusal(self, training: bool) -> str:
         stage = self._device.make_stage()
         modules = [inner for module in stage.chosen_modules() for inner in module.modules()]
         if self._device.device_mode is DeviceMode.RunOnly:
             return "it is an image already"
+        if training and stage.recompute:
+            return "enable_recompute keeps no values of a forward"
         if len(stage.devices) > 1:
             return "the modules are on several chips"
         if config.value(settings.NUMERICS) != "fast":
@@ -83,6 +97,12 @@ class CompiledRuns:
         if len(self._programs) >= MAX_PROGRAMS:
             return f"there are programs for {MAX_PROGRAMS} shapes already"
         return ""
+
+
+def _is_mixed() -> bool:
+    """Whether ops have formats of their own."""
+    given = _get_global_compiler_config()
+    return bool(given.amp_properties) or given.amp_level == 2
 
 
 def _takes_position(module: torch.nn.Module) -> bool:

@@ -17,7 +17,7 @@ from torch.fx.traceback import preserve_node_meta
 from torch_loom.compiler import compile_module
 from torch_loom.compiler.frontend import node_name
 from torch_loom.compiler.overrides import Overrides, applied
-from torch_loom.compiler.passes.formats import INTERMEDIATE, OPERANDS
+from torch_loom.compiler.passes.formats import GRADIENT, INTERMEDIATE, OPERANDS
 from torch_loom.compiler.predicates import Named, Predicate
 from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
@@ -51,6 +51,7 @@ def compiled(
     inputs: Sequence[torch.Tensor],
     names: Sequence[str] = (),
     modules: Sequence[nn.Module] = (),
+    training: bool = False,
     **more: Any,
 ) -> Executable:
     """Compile what a TTDevice runs for its chips, under the program's configuration.
@@ -59,6 +60,7 @@ def compiled(
         inputs: of one micro-batch; shapes are enough where ``more`` does not ask for numbers.
         names: of the inputs, where they are given by name.
         modules: on the device, in place of copies of the placed ones; what changes in them is seen.
+        training: in the mode that the modules are in, with formats for gradients, nothing folded.
         more: options of :func:`torch_loom.compile` that come before the configuration's.
 
     Raises:
@@ -67,13 +69,18 @@ def compiled(
     config = _get_global_compiler_config()
     stage = device.make_stage()
     place = device.torch_device()
-    whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place).eval()
+    whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place)
+    whole.training = training
+    if not training:
+        whole.eval()
     given = [
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
     ]
     options = {**_options(config, len(stage.devices)), **_numbers(device, config), **more}
-    with applied(_overrides(config)), preserve_node_meta():
+    if training:
+        options["enable_consteval"] = False
+    with applied(_overrides(config, training)), preserve_node_meta():
         made: Executable = compile_module(
             whole,
             () if names else given,
@@ -84,6 +91,8 @@ def compiled(
             cache=False,  # a plan has the ops' names, which are no part of its key
             **options,
         )
+    if more.get("plans_later"):
+        return made
     placed = list(stage.modules)
     made.plan["model"] = ", ".join(placed if stage.chosen is None else [placed[stage.chosen]])
     return made
@@ -165,8 +174,8 @@ def _numbers(device: ChipDevice, config: CompilerConfig) -> dict[str, Any]:
     return found if chosen is None else {**found, "default_df_override": chosen.name}
 
 
-def _overrides(config: CompilerConfig) -> Overrides:
-    made = Overrides(is_partial=True)
+def _overrides(config: CompilerConfig, training: bool) -> Overrides:
+    made = Overrides(is_partial=True, gradients=training)
     for breaks, given in (
         (made.epoch_breaks, config.op_names_to_epoch_break),
         (made.chip_breaks, config.op_names_to_chip_break),
@@ -195,14 +204,20 @@ def _overrides(config: CompilerConfig) -> Overrides:
 
 
 def _precision(given: dict[str, Any], is_b: bool) -> tuple[Predicate, dict[str, Any]] | None:
-    """Return a rule of configure_mixed_precision as the compiler has it; None: it is for training alone."""
-    if given.get("is_gradient_op") or getattr(given.get("epoch_type"), "name", "Forward") != "Forward":
+    """Return a rule of configure_mixed_precision as the compiler has it; None: it is for the optimizer.
+
+    Of a backward only results have formats of their own: the gradients of the forward op that is meant.
+    """
+    epoch = "Backward" if given.get("is_gradient_op") else getattr(given.get("epoch_type"), "name", "Forward")
+    if epoch == "Optimizer":
         return None
-    keys = {"intermediate_df": INTERMEDIATE, "accumulate_df": "accumulate"}
-    keys |= {"output_df": "format", "math_fidelity": "fidelity"}
+    keys = {"output_df": GRADIENT}
+    if epoch == "Forward":
+        keys = {"intermediate_df": INTERMEDIATE, "accumulate_df": "accumulate"}
+        keys |= {"output_df": "format", "math_fidelity": "fidelity"}
     rule: dict[str, Any] = {key: given[name].name for name, key in keys.items() if name in given}
     operands = _operand_formats(given, is_b)
-    if operands:
+    if operands and epoch == "Forward":
         rule[OPERANDS] = operands
     parts = [query.NodePredicateBuilder("all", lambda *_: True)]
     if "op_type" in given:

@@ -86,6 +86,8 @@ class Session:
             _keep_intermediates(stages, config.op_intermediates_to_save, sink)
         for device in self.devices:
             device.session = self
+        if not training and self.pipeline.is_here(0):
+            self.devices[0].prepare_inference()
 
     def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
         if samples is None:

@@ -32,26 +32,15 @@ def verify_module(
     verify_cfg: VerifyConfig,
     input_params: Sequence[dict[str, Any]] = (),
     device_type: str = "TTDevice",
-    params_centered_on_zero: bool = False,
-    scale_params: float = 1.0,
-    inputs: Sequence[Sequence[torch.Tensor]] | None = None,
-    loss_module: Module | None = None,
-    uniform_inputs: bool = False,
-    inputs_centered_on_zero: bool = False,
+    *args: Any,
+    **kwargs: Any,
 ) -> list[Checked]:
-    """Run a module on a device of its own and compare it with PyTorch, as ``verify_module_pipeline``."""
+    """Run a module on a device of its own and compare it with PyTorch.
+
+    Further arguments are those of ``verify_module_pipeline`` after ``device_types``.
+    """
     return verify_module_pipeline(
-        [module],
-        input_shapes,
-        verify_cfg,
-        input_params,
-        [device_type],
-        params_centered_on_zero,
-        scale_params,
-        inputs,
-        loss_module,
-        uniform_inputs,
-        inputs_centered_on_zero,
+        [module], input_shapes, verify_cfg, input_params, [device_type], *args, **kwargs
     )
 
 
