@@ -18,7 +18,7 @@ demo: build
 	$(BIN)/loom demo
 
 test: build
-	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60
+	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60 --durations 40
 
 # The efficiency of chips, from measurements: `make fit DATA=folder`. Steps of models need timm and torchvision.
 fit: build
@@ -72,10 +72,13 @@ checkout-of-torch:
 		| tar -x -C $(CHECKED)/checkout
 	$(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
 
-# make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own.
+# make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own. SHARE=0/3
+# runs a third of it, whose names a hash chooses.
+SHARE := 0/1
 check-torch: checkout-of-torch
 	cd $(CHECKED)/checkout && ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
-	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" $(SAMPLE)
+	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" \
+		-p tests.conformance.suite_plugin --share $(SHARE) $(SAMPLE)
 
 # make release TORCHES="2.13.0 2.14.1": in dist, the sources and one wheel for these versions, checked beside each.
 TORCHES := 2.13.0 2.14.1
