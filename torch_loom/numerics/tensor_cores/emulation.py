@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from typing_extensions import Unpack
 
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics._ops import ops
@@ -178,39 +179,30 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
-def _mm(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
-    if not _is_layer(mode, a, b):
-        return NotImplemented
-    return mode.layer_product(a, b).to(a.dtype)
-
-
-def _bmm(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
-    return mode.product(a, b).to(a.dtype) if mode.takes(a, b) and a.dtype == b.dtype else NotImplemented
-
-
 def _is_layer(mode: TensorCores, a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b))
 
 
+def _sums(mode: TensorCores, a: Tensor, b: Tensor) -> Tensor | None:
+    """The float32 sums of two matrices, or of batches; None: no matrix instruction multiplies them."""
+    if a.dim() == 2:
+        return mode.layer_product(a, b) if _is_layer(mode, a, b) else None
+    return mode.product(a, b) if mode.takes(a, b) and a.dtype == b.dtype else None
+
+
+def _multiplied(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
+    sums = _sums(mode, a, b)
+    return NotImplemented if sums is None else sums.to(a.dtype)
+
+
 def _added(mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    if not _is_layer(mode, a, b):
+    sums = _sums(mode, a, b)
+    if sums is None:
         return NotImplemented
-    return _plus(mode.layer_product(a, b), c, a.dtype, beta, alpha)
-
-
-def _added_batches(
-    mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
-) -> Any:
-    if not (mode.takes(a, b) and a.dtype == b.dtype):
-        return NotImplemented
-    return _plus(mode.product(a, b), c, a.dtype, beta, alpha)
-
-
-def _plus(sums: Tensor, c: Tensor, dtype: torch.dtype, beta: float, alpha: float) -> Tensor:
     sums = sums if alpha == 1 else sums * alpha
     if beta != 0:
         sums = sums + (c.float() if beta == 1 else c.float() * beta)
-    return sums.to(dtype)
+    return sums.to(a.dtype)
 
 
 def _scaled_mm(
@@ -328,67 +320,50 @@ def _convolution_backward(
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
-    aten.mm.default: _mm,
-    aten.bmm.default: _bmm,
+    aten.mm.default: _multiplied,
+    aten.bmm.default: _multiplied,
     aten.addmm.default: _added,
-    aten.baddbmm.default: _added_batches,
+    aten.baddbmm.default: _added,
     aten._scaled_mm.default: _scaled_mm,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
 }
 
 
+class Options(TypedDict, total=False):
+    """Those of :func:`tensor_core`, with the defaults of :class:`TensorCores`."""
+
+    tf32: bool
+    split_k: int
+    promotion: int | None
+    format: BlockScaled | None
+    exact: bool
+    partial: bool
+
+
 class Multiplied(nn.Module):
     """A module whose calls run under :func:`tensor_core`."""
 
-    def __init__(self, module: nn.Module, mode: dict[str, Any]) -> None:
+    def __init__(self, module: nn.Module, chip: str, options: Options) -> None:
         super().__init__()
         self.module = module
-        self._mode = mode
+        self._chip, self._options = chip, options
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with TensorCores(**self._mode):
+        with TensorCores(self._chip, **self._options):
             return self.module(*args, **kwargs)
 
 
 @overload
-def tensor_core(
-    model: nn.Module,
-    *,
-    chip: str = ...,
-    tf32: bool = ...,
-    split_k: int = ...,
-    promotion: int | None = ...,
-    format: BlockScaled | None = ...,
-    exact: bool = ...,
-    partial: bool = ...,
-) -> Multiplied: ...
+def tensor_core(model: nn.Module, *, chip: str = ..., **options: Unpack[Options]) -> Multiplied: ...
 
 
 @overload
-def tensor_core(
-    model: None = ...,
-    *,
-    chip: str = ...,
-    tf32: bool = ...,
-    split_k: int = ...,
-    promotion: int | None = ...,
-    format: BlockScaled | None = ...,
-    exact: bool = ...,
-    partial: bool = ...,
-) -> TensorCores: ...
+def tensor_core(model: None = ..., *, chip: str = ..., **options: Unpack[Options]) -> TensorCores: ...
 
 
 def tensor_core(
-    model: nn.Module | None = None,
-    *,
-    chip: str = "h100",
-    tf32: bool = False,
-    split_k: int = 1,
-    promotion: int | None = None,
-    format: BlockScaled | None = None,
-    exact: bool = True,
-    partial: bool = False,
+    model: nn.Module | None = None, *, chip: str = "h100", **options: Unpack[Options]
 ) -> Multiplied | TensorCores:
     """Compute products as the matrix instructions of a GPU do, to the bit: a wrapped module, or a context.
 
@@ -425,13 +400,11 @@ def tensor_core(
         ...     (a @ b).item()
         1.599609375
     """
-    how = {"chip": chip, "tf32": tf32, "split_k": split_k, "promotion": promotion}
-    how |= {"format": format, "exact": exact, "partial": partial}
+    cores = TensorCores(chip, **options)
     if model is None:
-        return TensorCores(**how)  # type: ignore[arg-type]
+        return cores
     if not isinstance(model, nn.Module):
         raise OperandError(
             f"tensor_core: model is a {type(model).__name__}; allowed: a torch.nn.Module, None"
         )
-    TensorCores(**how)  # type: ignore[arg-type]
-    return Multiplied(model, how)
+    return Multiplied(model, chip, options)
