@@ -8,54 +8,36 @@ at import; only the device name is needed at import.
 from __future__ import annotations
 
 import difflib
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch_loom.config import rbln
 from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
+from torch_loom.config.resolution import resolved
 from torch_loom.config.settings import (
-    ASSERTS,
-    CHAOS_SEED,
     CHECK_KERNELS,
     CHIP,
-    CLOCK,
     COLLECTIVES,
     COMPILE_CACHE,
     CUBLAS_WORKSPACE_CONFIG,
     CUBLASLT_UNIFIED_WORKSPACE,
     CUBLASLT_WORKSPACE_SIZE,
-    CUDA_LAUNCH_BLOCKING,
     CUDA_SANITIZER,
     CUDA_VERSION,
     CUDA_VISIBLE_DEVICES,
     DEVICE_NAME,
     DEVICES,
-    DRIVER,
-    FALLBACK,
-    HOST_MEMORY,
     INDUCTOR,
     KERNEL_CACHE,
     KERNEL_REPORT,
-    LAUNCH,
-    LOG_LEVEL,
-    MACHINE,
     MEMORY,
-    MEMORY_POLICY,
     NVML,
-    PROTECT,
-    RBLN_DEVICE_MAP,
     RBLN_DEVICES,
-    RBLN_DISABLE_FALLBACK,
     RBLN_DUMMY_DEVICE,
-    RBLN_EAGER_MALLOC,
-    RBLN_LOG_LEVEL,
-    RBLN_NPUS_PER_DEVICE,
     RBLN_VISIBLE_DEVICES,
-    RNG,
     SANITIZER,
     SETTINGS,
     TOPOLOGY,
@@ -76,7 +58,6 @@ from torch_loom.config.sources import (
     num_launched_ranks,
     put_first,
     raw_text,
-    reject_unknown_variables,
     required,
     value_of,
 )
@@ -135,7 +116,6 @@ _NCCL_WATCHDOG = (
 )
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 _overrides: dict[str, str] = {}
 _frozen = False
@@ -144,11 +124,6 @@ _frozen = False
 def raw_value(setting: Setting[T]) -> tuple[str | None, Source]:
     """Return the unchecked text of a setting and where it comes from."""
     return raw_text(setting, _overrides)
-
-
-def _is_open(setting: Setting[T], overrides: Mapping[str, str]) -> bool:
-    # Whether another variable may say it.
-    return raw_text(setting, overrides)[1] == "default"
 
 
 def describe(setting: Setting[T]) -> str:
@@ -317,128 +292,7 @@ def resolve() -> Settings:
         ConfigurationError: a value is bad, values contradict one another, or an environment variable begins
             with ``TORCH_LOOM_`` and is no setting.
     """
-    return _resolve(_overrides)
-
-
-def _resolve(overrides: Mapping[str, str]) -> Settings:
-    reject_unknown_variables()
-    chips, memories = required(CHIP, overrides), value_of(MEMORY, overrides) or (None,)
-    devices = _num_devices(len(chips), len(memories), overrides)
-    name = required(DEVICE_NAME, overrides)
-    visible = _visible(VISIBLE_DEVICES, devices, overrides)
-    policy = value_of(MEMORY_POLICY, overrides)
-    fallback = required(FALLBACK, overrides)
-    log_level = value_of(LOG_LEVEL, overrides)
-    launch = required(LAUNCH, overrides)
-    asserts = value_of(ASSERTS, overrides) or ("device" if name == CUDA_NAME else "immediate")
-    groups, is_dummy = None, False
-    if name == CUDA_NAME:
-        indices = value_of(CUDA_VISIBLE_DEVICES, overrides)
-        if visible is None and indices is not None:
-            visible = tuple(itertools.takewhile(lambda index: index < devices, indices))
-        if _is_open(LAUNCH, overrides) and required(CUDA_LAUNCH_BLOCKING, overrides):
-            launch = "blocking"
-    if name == rbln.NAME:
-        is_dummy = required(RBLN_DUMMY_DEVICE, overrides)
-        if policy is None and required(RBLN_EAGER_MALLOC, overrides):
-            policy = "eager"
-        if is_dummy:
-            # No NPU is there to be hidden, and a list of chips or memories is for those that are.
-            device_map, size = value_of(RBLN_DEVICE_MAP, overrides), required(RBLN_NPUS_PER_DEVICE, overrides)
-            groups, visible = rbln.stand_ins(device_map, size), None
-            devices, chips, memories = sum(map(len, groups)), chips[:1], memories[:1]
-        else:
-            for setting in (RBLN_VISIBLE_DEVICES, RBLN_DEVICES):
-                visible = _visible(setting, devices, overrides) if visible is None else visible
-            groups = _npu_groups(devices if visible is None else len(visible), overrides)
-        disabled = value_of(RBLN_DISABLE_FALLBACK, overrides) or ()
-        if _is_open(FALLBACK, overrides) and {"unsupported_op", "all"} & set(disabled):
-            fallback = "error"
-        log_level = log_level or value_of(RBLN_LOG_LEVEL, overrides)
-        _check_groups(groups, chips, visible, overrides)
-    return Settings(
-        device_name=name,
-        devices=devices,
-        chips=chips * max(devices, 1) if len(chips) == 1 else chips,
-        memories=memories * max(devices, 1) if len(memories) == 1 else memories,
-        memory_policy=policy,
-        visible_devices=visible,
-        driver=required(DRIVER, overrides),
-        launch=launch,
-        asserts=asserts,
-        rng=required(RNG, overrides),
-        chaos_seed=value_of(CHAOS_SEED, overrides),
-        protect=required(PROTECT, overrides),
-        clock=required(CLOCK, overrides),
-        sanitizer=required(SANITIZER, overrides) or value_of(CUDA_SANITIZER, overrides) is not None,
-        machine=required(MACHINE, overrides),
-        device_groups=groups,
-        fallback=fallback,
-        log_level=log_level,
-        host_memory_bytes=value_of(HOST_MEMORY, overrides),
-        is_dummy=is_dummy,
-    )
-
-
-def _num_devices(num_chips: int, num_memories: int, overrides: Mapping[str, str]) -> int:
-    """Return how many devices there are; a list of chips or memories that is not for so many is refused."""
-    devices, said_by = required(DEVICES, overrides), describe_with(DEVICES, overrides)
-    is_open = raw_text(DEVICES, overrides)[1] == "default"
-    counts: tuple[tuple[Setting[Any], int], ...] = ((CHIP, num_chips), (MEMORY, num_memories))
-    for setting, count in counts:
-        if count == 1:
-            continue
-        if is_open:
-            devices, said_by, is_open = count, describe_with(setting, overrides), False
-        elif count != devices:
-            text, source = raw_text(setting, overrides)
-            reason = (
-                f"{count} in the list, but {said_by} says {devices}: give one for each device, or one for all"
-            )
-            raise complaint(setting, text, source, reason)
-    return devices
-
-
-def _check_groups(
-    groups: rbln.Groups | None,
-    chips: tuple[str, ...],
-    visible: tuple[int, ...] | None,
-    overrides: Mapping[str, str],
-) -> None:
-    for group in groups or ():
-        own = [chips[(npu if visible is None else visible[npu]) % len(chips)] for npu in group]
-        if len(set(own)) > 1:
-            text, source = raw_text(CHIP, overrides)
-            reason = f"the NPUs {list(group)} make one device, but are of different chips ({', '.join(own)})"
-            raise complaint(CHIP, text, source, reason)
-
-
-def _visible(
-    setting: Setting[tuple[int, ...]], devices: int, overrides: Mapping[str, str]
-) -> tuple[int, ...] | None:
-    visible = value_of(setting, overrides)
-    for index in visible or ():
-        if index >= devices:
-            text, source = raw_text(setting, overrides)
-            highest = f", the highest index is {devices - 1}" if devices else ""
-            reason = f"no device {index}: the number of devices is {devices}{highest}"
-            raise complaint(setting, text, source, reason)
-    return visible
-
-
-def _npu_groups(pool: int, overrides: Mapping[str, str]) -> rbln.Groups | None:
-    device_map = value_of(RBLN_DEVICE_MAP, overrides)
-    if device_map is not None:
-        return _checked(RBLN_DEVICE_MAP, lambda: rbln.select(device_map, pool))
-    size = required(RBLN_NPUS_PER_DEVICE, overrides)
-    return None if size == 1 else _checked(RBLN_NPUS_PER_DEVICE, lambda: rbln.divide(pool, size))
-
-
-def _checked(setting: Setting[T], body: Callable[[], U]) -> U:
-    try:
-        return body()
-    except ValueError as error:
-        raise complaint(setting, *raw_value(setting), str(error)) from None
+    return resolved(_overrides)
 
 
 def _as_text(setting: Setting[object], value: object) -> str:
@@ -529,7 +383,7 @@ def configure(
         given["chip"] = _list_of_chips(given.pop("chips"))
     by_name = {setting.name: setting for setting in SETTINGS}
     candidate = {**_overrides, **{name: _as_text(by_name[name], value) for name, value in given.items()}}
-    chips_given = _resolve(candidate).chips
+    chips_given = resolved(candidate).chips
     if CHIP.name in given:
         _check_chip_names(chips_given, given[CHIP.name])
     _overrides.update(candidate)
