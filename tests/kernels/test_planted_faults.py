@@ -44,8 +44,9 @@ def test_accesses_outside_of_an_argument(run_python: PythonRunner, environment: 
 
 def test_races(run_python: PythonRunner) -> None:
     found = reports(run_python, "races", SANITIZED)
-    assert len(found) == 12
-    assert found.pop("on_two_streams").startswith("CUDASanitizerErrors: ")
+    assert len(found) == 14
+    for case in ("on_two_streams", "halves_on_two_streams", "columns_on_two_streams"):
+        assert found.pop(case).startswith("CUDASanitizerErrors: ")
     assert all("KernelCheckError" in report and "a race with program" in report for report in found.values())
     assert "program (1, 0, 0) of (4, 1, 1) writes 4 bytes at byte 768" in found["overlapping_tiles"]
 

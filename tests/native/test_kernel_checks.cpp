@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "kernel_checks/races.h"
+#include "kernel_checks/touched.h"
 #include "kernel_checks/unwritten.h"
 
 namespace loom::test {
@@ -128,6 +129,39 @@ TEST(strided_writes_leave_what_is_between) {
   memory.remove(0, sizes.data(), strides.data(), 2, 4);
   CHECK(!memory.holds(0, 12) && memory.holds(12, 16) && memory.holds(36, 40) && !memory.holds(40, 52));
   CHECK(memory.holds(396, 400));
+}
+
+TEST(what_a_launch_touches_becomes_few_pieces) {
+  kernel_checks::TouchedMemory memory;
+  int read = 0, write = 0;
+  // Two groups of three rows of 8 bytes, and what is read of them in turns.
+  for (const uintptr_t group : {1000, 5000}) {
+    for (uintptr_t row = 0; row < 3; ++row) {
+      for (uintptr_t at = group + row * 100; at < group + row * 100 + 8; at += 4) {
+        memory.add(&read, at, at + 4, false);
+        memory.add(&write, at + 50, at + 54, true);
+      }
+    }
+  }
+  const auto pieces = memory.pieces(4);
+  CHECK(pieces.size() == 2);
+  const auto is_as = [](const kernel_checks::Piece& piece, uintptr_t begin, bool is_written) {
+    return piece.begin == begin && piece.bytes == 8 && piece.counts == std::array<int64_t, 2>{3, 2} &&
+           piece.steps == std::array<int64_t, 2>{100, 4000} && piece.is_written == is_written;
+  };
+  CHECK(is_as(pieces[0], 1000, false) && is_as(pieces[1], 1050, true));
+}
+
+TEST(what_is_touched_here_and_there_becomes_all_between) {
+  kernel_checks::TouchedMemory memory;
+  int site = 0;
+  for (uintptr_t at = 3; at < 40; ++at) memory.add(&site, at * at, at * at + 1, true);
+  const auto pieces = memory.pieces(4);
+  CHECK(pieces.size() == 1 && pieces[0].begin == 9 && pieces[0].bytes == 39 * 39 + 1 - 9);
+  // Overlapping accesses in any order are one piece.
+  kernel_checks::TouchedMemory other;
+  for (const uintptr_t begin : {16, 0, 8, 4}) other.add(&site, begin, begin + 8, true);
+  CHECK(other.pieces(4).size() == 1 && other.pieces(4)[0].bytes == 24);
 }
 
 }  // namespace loom::test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from torch_loom.kernels.cuda_cpp.record import definition
 from torch_loom.tools.kernels import merged
 from torch_loom.tools.kernels_page import checks_text, page
 
-PROGRAM = Path(__file__).parents[1] / "kernels" / "programs" / "launched_kernels.py"
+KERNELS = Path(__file__).parents[1] / "kernels"
+PROGRAM = KERNELS / "programs" / "launched_kernels.py"
+CUDA_PROGRAM = KERNELS / "cuda_cpp" / "programs" / "listed.py"
 
 
 def kernel(**given: Any) -> dict[str, Any]:
@@ -106,3 +110,48 @@ def test_a_program(tmp_path: Path) -> None:
     assert "tl.store(out + at, tl.load(x + at, mask=mask) * factor, mask=mask)" in html.read_text(
         encoding="utf-8"
     )
+
+
+def test_a_definition_is_found_behind_declarations() -> None:
+    text = (
+        "__global__ void f(int x);\n"
+        "__global__ void other() { f(1); }\n"
+        "template <int N>\n__global__ void __launch_bounds__(N) f(int x) {\n  if (x) { x = 0; }\n}\nint y;\n"
+    )
+    line, found = definition(text, "f")
+    assert line == 3
+    assert found.startswith("template <int N>")
+    assert found.endswith("x = 0; }\n}")
+    assert definition(text, "g") == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["--sanitize"]], ids=["default", "sanitized"])
+def test_kernels_of_cuda_sources(tmp_path: Path, flags: list[str]) -> None:
+    html, given = tmp_path / "page.html", repr((str(tmp_path),))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch_loom.tools.cli",
+            "kernels",
+            *flags,
+            "--html",
+            html,
+            CUDA_PROGRAM,
+            given,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.strip()}
+    assert rows["scale<float>"][1:3] == ["scale.cu:4", "3"]
+    assert rows["add"][1] == "1"
+    assert {rows[name][-1] for name in ("scale<float>", "add")} == {"each" if flags else "none"}
+    text = html.read_text(encoding="utf-8")
+    assert "if (at &lt; count) x[at] *= by;" in text
+    assert "x[threadIdx.x] += 1;" in text
+    assert "8 x 1 x 1 of 128 x 1 x 1" in text

@@ -431,8 +431,8 @@ KERNEL_REPORT = Setting(
     type_name="folder",
     default=None,
     allowed="a folder, or its place",
-    meaning="Where each process writes at its end which Triton kernels it launched, as JSON: `loom kernels` "
-    "sets it.",
+    meaning="Where each process writes at its end which kernels of its own it launched, as JSON: `loom "
+    "kernels` sets it.",
     parse=parse_place,
     configurable=False,
 )

@@ -5,6 +5,7 @@ Triton's kernels are compiled by :mod:`torch_loom.kernels.triton`.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -20,8 +21,15 @@ from torch_loom.patches.declared import CUDA_NAME
 def find_compilers() -> None:
     """Have modules find what compiles such kernels, those that are imported and those that will be."""
     late.after_import("torch.utils.cpp_extension", _compile_cuda_sources)
+    if config.kernel_report() is not None:
+        record = importlib.import_module("torch_loom.kernels.cuda_cpp.record")
+        record.start(_chip_of, _C.listen_to_launches)
     if not _has_compiled_triton():
         late.after_import("torch._inductor.config", _have_no_triton)
+
+
+def _chip_of(device: int) -> Any:
+    return importlib.import_module("torch_loom.device._core.first_use")._chip_figures(device).chip
 
 
 def _has_compiled_triton() -> bool:

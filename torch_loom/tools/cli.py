@@ -208,7 +208,7 @@ def list_kernels(
         bool, typer.Option("--sanitize", help="Report races between streams and in kernels.")
     ] = False,
 ) -> None:
-    """Run a program and list its Triton kernels: launches, time, bytes, occupancy, checks."""
+    """Run a program and list its own kernels: launches, time, bytes, occupancy, checks."""
     from torch_loom.tools import misplaced
     from torch_loom.tools.kernels import run
 

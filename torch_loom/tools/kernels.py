@@ -1,4 +1,4 @@
-"""`loom kernels`: run a program, and list the Triton kernels that it launched."""
+"""`loom kernels`: run a program, and list its own kernels that it launched."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def _files(folder: Path) -> list[Path]:
 
 def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the kernels of several processes, each kernel once."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for kernels in processes:
         for one in kernels:
-            known = found.setdefault(one["generated"], {**one, "launches": 0, "seconds": 0.0, "bytes": 0.0})
+            place = (one["name"], one["file"], one["line"], one["generated"])
+            known = found.setdefault(place, {**one, "launches": 0, "seconds": 0.0, "bytes": 0.0})
             for key in ("launches", "seconds", "bytes"):
                 known[key] += one[key]
     return sorted(found.values(), key=lambda one: -one["seconds"])
@@ -67,7 +68,7 @@ def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 def _show(kernels: list[dict[str, Any]]) -> None:
     if not kernels:
-        console.out.print("The program launched no Triton kernel.", highlight=False)
+        console.out.print("The program launched no kernel of its own.", highlight=False)
         return
     from rich.table import Table
 
@@ -85,7 +86,7 @@ def _show(kernels: list[dict[str, Any]]) -> None:
             duration(one["seconds"]),
             duration(one["seconds"] / one["launches"]),
             size_text(round(one["bytes"])),
-            f"{one['shapes'][0]['occupancy']:.0%}",
+            kernels_page.share_text(one["shapes"][0]),
             kernels_page.checks_text(one),
         )
     chip = kernels[0]["shapes"][0]["chip"]

@@ -25,9 +25,16 @@ def checks_text(kernel: dict[str, Any]) -> str:
     """Return in words how the accesses of a kernel are checked."""
     if kernel["is_watched"]:
         return "each, watched"
+    if not kernel["generated"]:
+        return "each" if kernel["checks"] else "none"
     checks = kernel["checks"]
     names = {"ends": "by block", "rows": "by row", "each": "one by one"}
     return ", ".join(f"{checks[key]} {name}" for key, name in names.items() if checks.get(key)) or "none"
+
+
+def share_text(shape: dict[str, Any]) -> str:
+    """Return the occupancy of launches of one grid; "" where it is not known, as of CUDA C++."""
+    return f"{shape['occupancy']:.0%}" if "occupancy" in shape else ""
 
 
 def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
@@ -49,7 +56,7 @@ def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>kernels of {escape(title)}</title>",
         f"<meta name=viewport content='width=device-width'><style>{STYLE}{_STYLE}</style>",
-        f"<h1>{escape(title)}</h1><p>Triton kernels that it launched; times are the cost model's</p>",
+        f"<h1>{escape(title)}</h1><p>its own kernels that it launched; times are the cost model's</p>",
         "<div class=cards>",
         *(
             f"<div class=card><b>{escape(value)}</b><span>{escape(name)}</span></div>"
@@ -63,32 +70,40 @@ def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
 
 def _kernel(number: int, kernel: dict[str, Any]) -> list[str]:
     constants = ", ".join(f"{name}={value}" for name, value in kernel["constants"].items())
-    options = ", ".join(f"{name}={kernel['options'][name]}" for name in ("num_warps", "num_stages"))
+    known = kernel["options"]
+    names = ("num_warps", "num_stages", "launched at")
+    options = ", ".join(f"{name}={known[name]}" for name in names if name in known)
+    is_own = not kernel["generated"]  # CUDA C++, which is compiled as it is
     rows = []
     for shape in kernel["shapes"]:
         cells = [
-            " x ".join(map(str, shape["grid"])),
+            _grid_text(shape),
             str(shape["launches"]),
             duration(shape["seconds"]),
             size_text(round(shape["bytes"])),
-            _count(shape["products"]),
-            _count(shape["operations"]),
-            f"{shape['occupancy']:.0%}",
-            str(shape["waves"]),
         ]
+        if not is_own:
+            cells += [_count(shape["products"]), _count(shape["operations"])]
+            cells += [share_text(shape), str(shape["waves"])]
         rows.append("<tr>" + "".join(f"<td class=n>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    names = ("programs", "launches", "time of one", "moved", "flops of products", "other operations")
-    head = "".join(f"<th class=n>{name}</th>" for name in (*names, "occupancy", "waves"))
+    columns = ["blocks of threads" if is_own else "programs", "launches", "time of one", "moved"]
+    columns += [] if is_own else ["flops of products", "other operations", "occupancy", "waves"]
+    head = "".join(f"<th class=n>{name}</th>" for name in columns)
+    source = f"<b>source</b><pre>{_numbered(kernel['source'], kernel['line'])}</pre>"
+    generated = f"<b>generated</b><pre>{_numbered(_indented(kernel['generated']), 1)}</pre>"
+    place = f"{kernel['file']}:{kernel['line']}" if kernel["file"] else ""
+    told = [place, constants, options, f"accesses checked: {checks_text(kernel)}"]
     return [
         f"<h2 id=k{number}>{escape(kernel['name'])}</h2>",
-        f"<p>{escape(kernel['file'])}:{kernel['line']}; {escape(constants)}; {options}; accesses checked: "
-        f"{escape(checks_text(kernel))}</p>",
+        f"<p>{escape('; '.join(filter(None, told)))}</p>",
         f"<table><tr>{head}</tr>{''.join(rows)}</table>",
-        "<div class=pair>",
-        f"<div><b>source</b><pre>{_numbered(kernel['source'], kernel['line'])}</pre></div>",
-        f"<div><b>generated</b><pre>{_numbered(_indented(kernel['generated']), 1)}</pre></div>",
-        "</div>",
+        f"<div class=pair><div>{source}</div><div>{generated}</div></div>" if not is_own else source,
     ]
+
+
+def _grid_text(shape: dict[str, Any]) -> str:
+    grid = " x ".join(map(str, shape["grid"]))
+    return f"{grid} of {' x '.join(map(str, shape['block']))}" if "block" in shape else grid
 
 
 def _count(number: float) -> str:

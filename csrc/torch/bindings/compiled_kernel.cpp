@@ -13,6 +13,7 @@
 #include "torch/kernels/factories.h"
 #include "torch/launch/grid_launch.h"
 #include "torch/launch/grid_watch.h"
+#include "torch/launch/launch_note.h"
 #include "torch/loans/lend.h"
 #include "torch/loans/operand.h"
 #include "torch/memory/lazy.h"
@@ -261,6 +262,37 @@ c10::SmallVector<int64_t, 6> integers(const py::tuple& values) {
   return found;
 }
 
+// What the kernel that this thread is issuing has used so far, where it says so itself, as operands on the
+// tape are: bytes, once or in rows.
+py::object kernel_accesses() {
+  const WatchedIssue::Accesses* const accesses = WatchedIssue::of_this_thread();
+  if (accesses == nullptr) return py::none();
+  py::list found;
+  for (const kernel_checks::Piece& piece : *accesses) {
+    const auto [rows, groups] = piece.counts;
+    found.append(py::make_tuple(piece.begin, py::make_tuple(piece.bytes, rows, groups),
+                                py::make_tuple(1, piece.steps[0], piece.steps[1]), 1, piece.is_written));
+  }
+  return found;
+}
+
+// Of launches of CUDA C++, for as long as the process lives.
+py::object& launch_callback() {
+  static auto* const callback = new py::object;
+  return *callback;
+}
+void listen_to_launches(py::object callback) {
+  launch_callback() = std::move(callback);
+  set_launch_listener([](const LaunchNote& launch) {
+    const py::gil_scoped_acquire gil;
+    const auto triple = [](const std::array<int64_t, 3>& xyz) {
+      return py::make_tuple(xyz[0], xyz[1], xyz[2]);
+    };
+    launch_callback()(launch.device, launch.name, launch.path, triple(launch.grid), triple(launch.block),
+                      launch.shared_bytes, launch.is_checked, py::tuple(py::cast(launch.sizes)));
+  });
+}
+
 // What generated code makes its buffers with: torch.empty_strided without its parsing of arguments.
 at::Tensor make_buffer(int device, const py::tuple& sizes, const py::tuple& strides, at::ScalarType dtype) {
   return empty_strided(integers(sizes), integers(strides), dtype, std::nullopt,
@@ -289,6 +321,8 @@ void bind_compiled_kernels(py::module_& m) {
            py::arg("z"), py::arg("arguments"));
   m.def("set_kernel_time_limit", guarded(set_grid_time_limit), py::arg("seconds"));
   m.def("watch_kernels", guarded(watch_grids));
+  m.def("kernel_accesses", kernel_accesses);
+  m.def("listen_to_launches", listen_to_launches);
   m.def("empty_strided", guarded(make_buffer), py::arg("device"), py::arg("sizes"), py::arg("strides"),
         py::arg("dtype"));
 }

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -96,8 +97,12 @@ struct GridLaunch {
   std::string line;
   std::vector<int64_t> numbers;
   std::vector<Memory> memories;
+  // From where the engine finds each memory to its address on the device.
+  std::vector<int64_t> shifts;
   std::vector<std::string> shapes;
   int64_t num_programs;
+  // Of a launch that is watched: where to say what it has used.
+  std::shared_ptr<WatchedIssue::Accesses> accesses;
   std::thread::id issuer = std::this_thread::get_id();
 
   // Returns what went wrong, or "".
@@ -118,7 +123,23 @@ struct GridLaunch {
     for (const Memory& memory : memories) begins.push_back(memory.begin);
     LaunchWatcher watcher({numbers[0], numbers[1], numbers[2]}, std::move(begins), shapes);
     GridRun run;
-    if (const std::string error = run_some(run, 0, num_programs, &watcher); !error.empty()) report(error);
+    const std::string error = run_some(run, 0, num_programs, &watcher);
+    if (accesses != nullptr) note_accesses(watcher);
+    if (!error.empty()) report(error);
+  }
+
+  void note_accesses(LaunchWatcher& watcher) const {
+    const auto touched = watcher.touched();
+    for (size_t number = 0; number < touched.size(); ++number) {
+      for (kernel_checks::Piece piece : touched[number]) {
+        const runtime::Place place = runtime::locate(reinterpret_cast<const void*>(piece.begin));
+        const int64_t shift = number < shifts.size() ? shifts[number]
+                                                     : reinterpret_cast<int64_t>(place.device_address) -
+                                                           static_cast<int64_t>(piece.begin);
+        piece.begin += static_cast<uintptr_t>(shift);
+        accesses->push_back(piece);
+      }
+    }
   }
 
   void run() const {
@@ -225,6 +246,7 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     if (!one.tensor.defined()) {
       const Found whole = one.address == 0 ? Found{0, 0, 0} : find_memory(one.address);
       work->memories.push_back({whole.begin + whole.shift, whole.end + whole.shift});
+      work->shifts.push_back(-whole.shift);
       work->shapes.emplace_back(one.address == 0 ? "which is null" : "an address that is no tensor's");
       numbers[static_cast<size_t>(places[i])] = one.address + whole.shift;
       continue;
@@ -238,7 +260,9 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     check_has_memory(tensor, name);
     c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
     const bool is_written = kernel->is_written[i];
-    const auto first = reinterpret_cast<int64_t>(devices().engine_address(device_data(storage, is_written)));
+    void* const data = device_data(storage, is_written);
+    const auto first = reinterpret_cast<int64_t>(devices().engine_address(data));
+    work->shifts.push_back(reinterpret_cast<int64_t>(data) - first);
     work->memories.push_back({first, first + static_cast<int64_t>(storage->nbytes())});
     work->shapes.push_back(shape_of(tensor));
     numbers[static_cast<size_t>(places[i])] =
@@ -261,27 +285,35 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
   work->numbers = std::move(numbers);
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
   const runtime::OpRecord& op = runtime::intern_op(kernel->name);
-  const bool is_watched = kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed);
+  const bool is_run = devices().device(device).runs_kernels() && !runtime::is_captured(stream);
+  const bool is_watched = is_run && kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed);
+  const std::optional<WatchedIssue> issue =
+      is_watched ? std::optional<WatchedIssue>(std::in_place) : std::nullopt;
+  if (is_watched) work->accesses = issue->accesses();
   work->kernel = std::move(kernel);
+  const auto command_of = [&](GridLaunch* context) {
+    driver::Kernel command{op.full_name,
+                           [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
+                           [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
+    if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
+    return command;
+  };
+  const runtime::KernelRecord record{&op, operands, attributes};
   // The driver, a graph or a refusal releases it.
-  GridLaunch* const context = work.release();
-  driver::Kernel command{op.full_name,
-                         [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
-                         [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
-  if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
   if (!is_watched) {
-    translated([&] { runtime::submit(stream, command, {&op, operands, attributes}, outputs); });
+    const driver::Kernel command = command_of(work.release());
+    translated([&] { runtime::submit(stream, command, record, outputs); });
     return;
   }
   translated([&] {
-    {
-      const WatchedIssue issue;
-      runtime::submit(stream, command, {&op, operands, attributes}, outputs);
-    }
-    // What it writes is known once it has run. The wait is no order of the program's, so that nobody is told.
-    if (runtime::is_captured(stream)) return;
+    runtime::Launch launch;
+    launch.begin(stream, op.full_name, record);
+    launch.submit(command_of(work.release()));
+    // What it has used is known once it has run. The wait is no order of the program's, so that nobody is
+    // told.
     const runtime::Device& device_of = devices().device(device);
     device_of.driver().synchronize_stream(device_of.stream(stream.id));
+    launch.end(operands, outputs);
   });
 }
 

@@ -26,7 +26,7 @@ kernel_checks::UnwrittenMemory& unwritten() {
   return *instance;
 }
 
-thread_local int num_watched_issues = 0;
+thread_local const WatchedIssue* watched_issue = nullptr;
 
 // Follows allocations and all commands that write, in the order in which they are issued.
 class WriteReader final : public runtime::TapeReader {
@@ -47,7 +47,7 @@ class WriteReader final : public runtime::TapeReader {
   }
 
   void end(const Command& command) override {
-    if (command.is_captured || num_watched_issues != 0) return;
+    if (command.is_captured || watched_issue != nullptr) return;
     for (const runtime::Operand& operand : command.inputs) {
       if (operand.is_written) remove(operand);
     }
@@ -97,7 +97,16 @@ LaunchWatcher::LaunchWatcher(const std::array<int64_t, 3>& grid, std::vector<int
       }},
       grid_(grid),
       begins_(std::move(begins)),
-      shapes_(shapes) {}
+      shapes_(shapes),
+      touched_(begins_.size() + 1) {}
+
+std::vector<std::vector<kernel_checks::Piece>> LaunchWatcher::touched() {
+  // A launch that jumps about in a tensor, as one that scatters, may use all that lies between.
+  constexpr size_t kMostPieces = 16;
+  std::vector<std::vector<kernel_checks::Piece>> found;
+  for (kernel_checks::TouchedMemory& one : touched_) found.push_back(one.pieces(kMostPieces));
+  return found;
+}
 
 std::string LaunchWatcher::program_text(int64_t program) const {
   return "program (" + std::to_string(program % grid_[0]) + ", " +
@@ -120,6 +129,9 @@ std::string LaunchWatcher::begin_of(const Access& access, const GridSite& site, 
 
 const char* LaunchWatcher::look(const Access& access, const GridSite& site, uintptr_t address, uint32_t bytes,
                                 GridAccess kind, const void* value) {
+  const size_t number = site.number >= 0 ? static_cast<size_t>(site.number) : begins_.size();
+  const bool is_read = kind == GridAccess::kRead || kind == GridAccess::kVolatileRead;
+  touched_[number].add(&site, address, address + bytes, !is_read);
   if (kind == GridAccess::kWrite) {
     unwritten().remove(address, address + bytes);
   } else if (unwritten().holds(address, address + bytes)) {
@@ -147,7 +159,10 @@ void watch_grids() {
   (void)reader;
 }
 
-WatchedIssue::WatchedIssue() { ++num_watched_issues; }
-WatchedIssue::~WatchedIssue() { --num_watched_issues; }
+WatchedIssue::WatchedIssue() { watched_issue = this; }
+WatchedIssue::~WatchedIssue() { watched_issue = nullptr; }
+const WatchedIssue::Accesses* WatchedIssue::of_this_thread() noexcept {
+  return watched_issue == nullptr ? nullptr : watched_issue->accesses_.get();
+}
 
 }  // namespace loom::glue

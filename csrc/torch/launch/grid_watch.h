@@ -5,10 +5,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernel_checks/races.h"
+#include "kernel_checks/touched.h"
 
 namespace loom::glue {
 
@@ -31,6 +33,9 @@ class LaunchWatcher : public GridWatcher {
   LaunchWatcher(const std::array<int64_t, 3>& grid, std::vector<int64_t> begins,
                 const std::vector<std::string>& shapes);
 
+  // What the launch has read and written of the memory of each argument, and behind these elsewhere.
+  std::vector<std::vector<kernel_checks::Piece>> touched();
+
  private:
   const char* look(const kernel_checks::Access& access, const GridSite& site, uintptr_t address,
                    uint32_t bytes, GridAccess kind, const void* value);
@@ -42,6 +47,7 @@ class LaunchWatcher : public GridWatcher {
   const std::vector<int64_t> begins_;
   const std::vector<std::string>& shapes_;
   kernel_checks::LaunchRaces races_;
+  std::vector<kernel_checks::TouchedMemory> touched_;
   std::string text_;
 };
 
@@ -49,13 +55,23 @@ class LaunchWatcher : public GridWatcher {
 void watch_grids();
 extern std::atomic<bool> are_grids_watched;
 
-// Of a launch that is issued while it lives in this thread, the kernel itself says what it writes.
+// Of a launch that is issued while it lives in this thread, the kernel itself says what it uses.
 class WatchedIssue {
  public:
+  // What it has used, by addresses of the device, once it has run.
+  using Accesses = std::vector<kernel_checks::Piece>;
+
   WatchedIssue();
   ~WatchedIssue();
   WatchedIssue(const WatchedIssue&) = delete;
   WatchedIssue& operator=(const WatchedIssue&) = delete;
+
+  const std::shared_ptr<Accesses>& accesses() const noexcept { return accesses_; }
+  // Of the launch that this thread is issuing; null: no such launch.
+  static const Accesses* of_this_thread() noexcept;
+
+ private:
+  const std::shared_ptr<Accesses> accesses_ = std::make_shared<Accesses>();
 };
 
 }  // namespace loom::glue

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -14,6 +15,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
 #include "torch/launch/interrupt.h"
+#include "torch/launch/launch_note.h"
 #include "util/clock.h"
 
 namespace loom::glue {
@@ -108,6 +110,8 @@ void run_launch(const KernelLaunch& launch) {
   if (failure.error != 0) report(failure, launch);
 }
 
+std::atomic<LaunchListener> launch_listener{nullptr};
+
 void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
   runtime::Runtime& runtime = devices();
   const bool is_described = translated([] { return runtime::is_kernel_described(); });
@@ -117,7 +121,8 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
   static constexpr int64_t kOne = 1;
   sizes.reserve(64);
   const bool is_fenced = runtime.is_fenced();
-  if (is_described || is_fenced || launch->is_checked != 0) {
+  const LaunchListener listener = launch_listener.load();
+  if (is_described || is_fenced || launch->is_checked != 0 || listener != nullptr) {
     for_device_words(*launch, runtime, [&](int number, char* at, void* word, const runtime::Place& place) {
       const KernelRange range = allocation_around(reinterpret_cast<uintptr_t>(place.device_address));
       const bool is_new = range.end != 0 &&
@@ -133,6 +138,20 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
       }
       if (is_fenced) std::memcpy(at, &place.engine_address, sizeof(void*));
     });
+  }
+  if (listener != nullptr) {
+    const auto &grid = launch->grid, &block = launch->block;
+    LaunchNote note{stream.device,
+                    launch->kernel_name,
+                    launch->kernel_path,
+                    {grid[0], grid[1], grid[2]},
+                    {block[0], block[1], block[2]},
+                    launch->shared_bytes,
+                    launch->is_checked != 0,
+                    {}};
+    for (const KernelRange& range : launch->ranges)
+      note.sizes.push_back(static_cast<int64_t>(range.end - range.begin));
+    listener(note);
   }
   if (is_fenced) {
     // Kernels know memory by the addresses where they reach it.
@@ -162,7 +181,10 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
 KernelLaunch::KernelLaunch(const loom_cuda_kernel& given)
     : loom_cuda_kernel(given),
       kernel_name(given.name),
-      kernel_place(given.place == nullptr ? "" : given.place) {}
+      kernel_path(given.place == nullptr ? "" : given.place),
+      kernel_place(kernel_path.substr(kernel_path.rfind('/') + 1)) {}
+
+void set_launch_listener(LaunchListener listener) { launch_listener.store(listener); }
 
 KernelRange allocation_around(uintptr_t address) {
   runtime::Runtime& runtime = devices();

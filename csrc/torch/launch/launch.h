@@ -26,8 +26,8 @@ struct KernelLaunch : loom_cuda_kernel {
   KernelLaunch(const KernelLaunch&) = delete;
   KernelLaunch& operator=(const KernelLaunch&) = delete;
 
-  std::string kernel_name, kernel_place, line;  // line: of Python
-  std::vector<KernelRange> ranges;              // in checked builds
+  std::string kernel_name, kernel_path, kernel_place, line;  // path: with its folders; line: of Python
+  std::vector<KernelRange> ranges;                           // in checked builds
 };
 
 // Where an allocation lies that holds an address: of PyTorch's allocator, or of cudaMalloc(). Its end is what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,14 @@ def _compile_kernel(
             raise CompilationError(f"{refusal}. The code:\n{kernel_source}") from refusal
 
     key = library.key_of(text, [*given, config.value(settings.COMPILER), str(torch.__version__)])
+    if _recorder() is not None:
+        _recorder().note_source(kernel_name, kernel_source)
     return CompiledKernel(kernel_name, host_compiler.built(key, build))
+
+
+def _recorder() -> Any:
+    """Return what counts launches for ``loom kernels``; None where nobody asked."""
+    return getattr(sys.modules.get("torch_loom.kernels.cuda_cpp.record"), "recorder", None)
 
 
 class CompiledKernel:
@@ -124,6 +132,10 @@ class CompiledKernel:
             else:
                 raise TypeError(f"Argument {i} of {self.name} must be a tensor or number, but got {value!r}")
         device = tensors[0].get_device() if tensors else current_device()
+        if _recorder() is not None:
+            used = tuple(one.untyped_storage().nbytes() for one in tensors)
+            launch = (device, self.name, "", tuple(sizes[:3]), tuple(sizes[3:]), shared_mem)
+            _recorder().note(*launch, config.checks_kernels(), used)
         with stream_context(stream):
             _C.launch_compiled(
                 self._function,

@@ -88,7 +88,9 @@ class TapeHandler:
             return []
         if self._tags.is_counted(operator, operands):
             self.syncs.all_streams_wait_for_stream(own)
-        uses = _uses_of(operands)
+        # A kernel that is watched says what it has used at its end.
+        is_watched = kind == TapeReader.KERNEL and _C.kernel_accesses() is not None
+        uses = () if is_watched else _uses_of(operands)
         moved = () if kind == TapeReader.KERNEL else uses
         launch, errors = self.launch(own, operator, uses, moved)
         if kind == TapeReader.KERNEL and not errors:
@@ -103,12 +105,16 @@ class TapeHandler:
         """Take in what the kernel that this thread has begun returned; the arguments are ``TapeReader``'s.
 
         Returns:
-            What is wrong with the memory that it took for its results. The kernel has been submitted.
+            What is wrong with the memory that it took for its results, or has used. The kernel has been
+            submitted.
         """
         begun = self._begun.pop(threading.get_ident(), None)
         if begun is None or is_captured or has_failed or begun[0].stream != pack_stream(device, stream):
             return []
         launch, operands = begun
+        accesses = _C.kernel_accesses()
+        if accesses is not None:
+            return self._handle_uses(launch, tuple(accesses))
         known = {operand[:4] for operand in operands}
         fresh = tuple(
             output for output in outputs if output[4] and output[:4] not in known and 0 not in output[1]

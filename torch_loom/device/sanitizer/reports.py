@@ -69,7 +69,8 @@ class Access:
     def __str__(self) -> str:
         what = f"a tensor of shape {list(self.sizes)}, {self.item_bytes} bytes an element,"
         if not self.operator.startswith("aten::") and self.item_bytes == 1:
-            what = f"{self.sizes[0]} bytes"
+            repeats = [str(size) for size in self.sizes[:0:-1] if size > 1]
+            what = " times ".join([*repeats, f"{self.sizes[0]} bytes"])
         return (
             f"{self.operator}\n{self.type} {what} at {self.data_ptr:#x}\n"
             f"With stack trace:\n{''.join(self.stack_trace.format())}"

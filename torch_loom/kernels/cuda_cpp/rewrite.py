@@ -224,7 +224,7 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
             )
         configuration, arguments = text[end:configuration_end], text[opening + 1 : closing]
         name = " ".join(kernel.split()).replace("\\", "\\\\").replace('"', '\\"')
-        file = place.file.rpartition("/")[2].replace('"', "")
+        file = place.file.replace("\\", "").replace('"', "")
         given = re.sub(r"(?<![\w.])(?:NULL|__null)(?!\w)", "nullptr", arguments)
         comma = "," if given.strip() else ""
         yield (

@@ -136,6 +136,22 @@ def on_two_streams(fault):
     torch.cuda.current_stream().wait_stream(side)
 
 
+@triton.jit
+def filled(out, begin, stride, value, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * stride + begin + tl.arange(0, BLOCK)
+    tl.store(out + at, value)
+
+
+def beside_one_another(out, step, second):
+    """Fill parts of a tensor on two streams that do not wait for one another."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    filled[(4,)](out, 0, step, 1, 128)
+    with torch.cuda.stream(side):
+        filled[(4,)](out, second, step, 2, 128)  # parts_on_two_streams
+    torch.cuda.current_stream().wait_stream(side)
+
+
 def zeros(*shape, dtype=torch.float32):
     return torch.zeros(shape, dtype=dtype, device="cuda")
 
@@ -151,6 +167,8 @@ def lock():
 
 CASES = {
     "on_two_streams": on_two_streams,
+    "halves_on_two_streams": lambda fault: beside_one_another(zeros(1024), 128, 511 if fault else 512),
+    "columns_on_two_streams": lambda fault: beside_one_another(zeros(4, 256), 256, 127 if fault else 128),
     "sum_without_atomic": lambda fault: sum_without_atomic[(4,)](x, zeros(1), fault, 256),
     "overlapping_tiles": lambda fault: overlapping_tiles[(4,)](
         zeros(1024, dtype=torch.int32), 192 if fault else 256, 256
@@ -175,3 +193,4 @@ CASES = {
         x, zeros(1024), zeros(1024), 1024, fault, 256
     ),
 }
+MARKS = dict.fromkeys(("halves_on_two_streams", "columns_on_two_streams"), "parts_on_two_streams")
