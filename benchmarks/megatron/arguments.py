@@ -57,7 +57,7 @@ class Arguments:
     chunk_layers: tuple[tuple[int, ...], ...]  # of each chunk of each stage
     microbatch_group: int
     sequence_parallel: bool
-    shards_optimizer: bool
+    optimizer_shards: int  # 0: each rank has all of it
     dtype: torch.dtype
     hidden_dropout: float
     attention_dropout: float
@@ -144,7 +144,9 @@ def _arguments(case: str, hardware: str, given: Mapping[str, str]) -> Arguments:
         chunk_layers=_chunk_layers(num_layers, pipeline, given),
         microbatch_group=number("microbatch-group-size-per-virtual-pipeline-stage", pipeline),
         sequence_parallel=has("sequence-parallel") and tensor > 1,
-        shards_optimizer=has("use-distributed-optimizer"),
+        optimizer_shards=data * context // number("num-distributed-optimizer-instances", 1)
+        if has("use-distributed-optimizer")
+        else 0,
         dtype=torch.float16 if has("fp16") else torch.bfloat16,
         hidden_dropout=float(given.get("hidden-dropout", DROPOUT)),
         attention_dropout=float(given.get("attention-dropout", DROPOUT)),

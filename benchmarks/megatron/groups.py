@@ -24,6 +24,13 @@ class Groups:
         self.context = self._group(context, rank - within % (tensor * context) + rank % tensor, tensor)
         # Gradients are those of all sequences, whole or split.
         self.data = self._group(of_stage // tensor, rank - within + rank % tensor, tensor)
+        # Of these, those that share an optimizer follow each other.
+        shards = max(arguments.optimizer_shards, 1)
+        first = within // (tensor * shards) * tensor * shards
+        self.shards = self._group(shards, rank - within + first + rank % tensor, tensor)
+        # The ranks with the same share of other optimizers.
+        num_others = of_stage // tensor // shards if arguments.optimizer_shards else 1
+        self.others = self._group(num_others, rank - within + within % (tensor * shards), tensor * shards)
         # The first and the last stage share the embedding.
         ends = [within, WORLD_SIZE - of_stage + within]
         self.ends = dist.new_group(ends) if pipeline > 1 and rank in ends else None

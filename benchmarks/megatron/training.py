@@ -16,7 +16,7 @@ from benchmarks.megatron.model import Chunk
 from benchmarks.megatron.schedule import Messages, run
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
-STEPS = 3
+STEPS = 2  # in the second one there is the state of the optimizer
 # What Transformer Engine takes for its products, before Hopper and since.
 _ENGINE_BYTES = (4 << 20, 32 << 20)
 
@@ -32,12 +32,12 @@ class Optimizer:
         self.arguments, self.groups, self.parameters = arguments, groups, parameters
         device = parameters[0].device
         size = sum(each.numel() for each in parameters)
-        num_shards = 1 if groups.data is None else dist.get_world_size(groups.data)
+        num_shards = max(arguments.optimizer_shards, 1)
         size = -(-size // num_shards) * num_shards
         is_half = arguments.dtype == torch.float16
         self.grads = torch.zeros(size, dtype=torch.float16 if is_half else torch.float32, device=device)
         self.buffer = None
-        if arguments.shards_optimizer:
+        if arguments.optimizer_shards:
             self.buffer = torch.empty(size, dtype=arguments.dtype, device=device)
         begin = 0
         for each in parameters:
@@ -69,8 +69,9 @@ class Optimizer:
             grads = [each.main_grad for each in self.parameters]  # type: ignore[attr-defined]
         else:
             grads = [self.grads[self.own]]
-            if groups.data is not None:
-                dist.reduce_scatter_tensor(grads[0], self.grads, group=groups.data)
+            if groups.shards is not None:
+                dist.reduce_scatter_tensor(grads[0], self.grads, group=groups.shards)
+            reduce(grads[0], groups.others)
         if self.grads.dtype != torch.float32:
             grads = [each.float() for each in grads]
         for main, grad in zip(self.main, grads, strict=True):
@@ -85,8 +86,8 @@ class Optimizer:
                 torch._foreach_copy_(self.parameters, self.main)
             else:
                 self.buffer[self.own].copy_(self.main[0])
-                if groups.data is not None:
-                    dist.all_gather_into_tensor(self.buffer, self.buffer[self.own], group=groups.data)
+                if groups.shards is not None:
+                    dist.all_gather_into_tensor(self.buffer, self.buffer[self.own], group=groups.shards)
 
 
 def _add_gradient(parameter: Any) -> None:
