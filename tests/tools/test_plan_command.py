@@ -54,6 +54,10 @@ def test_a_script_is_planned(tmp_path: Path, device: str) -> None:
     assert 0 < found["setup"]["device_seconds"] <= found["setup"]["seconds"]
     assert sum(found["step_seconds"]) + found["setup"]["seconds"] <= found["seconds"] + 1e-12
     assert "setup" in done.stdout
+    assert all(
+        0 < busy <= step for busy, step in zip(found["step_busy_seconds"], found["step_seconds"], strict=True)
+    )
+    assert "of that step devices run" in " ".join(done.stdout.split())
     interval = found["interval"]
     assert 0 < interval["low"] < found["step_seconds"][-1] < interval["high"]
     assert interval["share"] == 0.8
@@ -334,6 +338,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "chip": "h200",
         "seconds": 1.0,
         "step_seconds": [0.5],
+        "step_busy_seconds": [0.2],
         "interval": {"share": 0.8, "low": 0.45, "high": 0.6, "source": "steps of cards"},
         "seconds_by_family": {"attention": 0.5},
         "setup": {"seconds": 0.1, "calls": 0, "device_seconds": 0.0},

@@ -269,6 +269,8 @@ def summary(
         "chip": chip,
         "seconds": plan.seconds,
         "step_seconds": list(plan.step_seconds),
+        # In which a device ran something.
+        "step_busy_seconds": list(plan.step_busy_seconds),
         # Of the last step, or of all where there are none.
         "interval": {"share": uncertainty.SHARE, **interval._asdict()},
         "seconds_by_family": plan.seconds_by_family(),
@@ -338,7 +340,14 @@ def _show(found: dict[str, Any]) -> None:
 
     from torch_loom.image.report import duration
     from torch_loom.tools import console
-    from torch_loom.tools.plan_text import collectives_text, interval_text, reads_text, size_text, times_text
+    from torch_loom.tools.plan_text import (
+        busy_text,
+        collectives_text,
+        interval_text,
+        reads_text,
+        size_text,
+        times_text,
+    )
 
     print_ = console.out.print
     steps = found["step_seconds"]
@@ -346,6 +355,8 @@ def _show(found: dict[str, Any]) -> None:
     model = f" ({escape(found['model'])})" if found["model"] else ""
     print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: ", end="")
     print_(f"{duration(found['seconds'])}{last}")
+    if text := busy_text(found):
+        print_(text, highlight=False)
     if found["seconds"] > 0:
         print_(interval_text(found), style="dim", highlight=False)
     setup = found["setup"]

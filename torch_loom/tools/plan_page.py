@@ -64,6 +64,8 @@ def page(found: dict[str, Any]) -> str:
         ("capacity", size_text(first["capacity_bytes"])),
         ("device in use", f"{first['utilisation']:.0%}"),
     ]
+    if len(found["step_busy_seconds"]) == len(steps) > 0:
+        cards.insert(1, ("of it devices run", duration(found["step_busy_seconds"][-1])))
     if found["batch_factor"] and not found["out_of_memory"]:
         cards.append(("as large a batch fits", f"{times_text(found['batch_factor'])} times"))
     parts = [

@@ -41,6 +41,17 @@ def interval_text(found: dict[str, Any]) -> str:
     )
 
 
+def busy_text(found: dict[str, Any]) -> str:
+    """Return how much of the last step's time devices need, in words; "" if that is not known."""
+    from torch_loom.image.report import duration
+
+    steps, busy = found["step_seconds"], found["step_busy_seconds"]
+    if not steps or len(busy) < len(steps):
+        return ""
+    waits = steps[-1] - busy[-1]
+    return f"of that step devices run {duration(busy[-1])} and wait {duration(waits)} for the host"
+
+
 def collectives_text(found: dict[str, Any]) -> str:
     """Return what collectives take, in words."""
     from torch_loom.image.report import duration

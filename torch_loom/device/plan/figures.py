@@ -253,13 +253,32 @@ class DryRunPlan:
 
     @property
     def step_seconds(self) -> tuple[float, ...]:
-        """Device time of each step: from the end of setup or of one step to that of the next.
+        """Time of each step: from the end of setup or of one step to that of the next, waits for the host
+        included.
 
         Steps are those of optimizers. Where no optimizer has the parameters, a step is what writes to
         parameters after a backward pass, until a module is called or the next pass begins.
         """
         ends = [self._recording.setup_ns or 0, *self._recording.step_ends]
         return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
+
+    @property
+    def step_busy_seconds(self) -> tuple[float, ...]:
+        """How long a device ran something in each of :attr:`step_seconds`; else all waited for the host.
+
+        Of steps whose commands :meth:`spans` no longer has there is none.
+        """
+        ends = [self._recording.setup_ns or 0, *self._recording.step_ends]
+        busy = _merged(self.spans())
+        noted = busy[-1][1] if busy else 0.0
+        found = []
+        for begin_ns, end_ns in pairwise(ends):
+            begin, end = begin_ns * 1e-9, end_ns * 1e-9
+            if noted < begin:
+                break
+            within = sum(max(0.0, min(b, end) - max(a, begin)) for a, b in busy)
+            found.append(min(within, (end_ns - begin_ns) * 1e-9))
+        return tuple(found)
 
     @property
     def model(self) -> str:
@@ -341,12 +360,18 @@ class DryRunPlan:
 
 def _busy(spans: Iterable[Span]) -> float:
     """Return for how many seconds one of them runs at least."""
-    busy = until = 0.0
+    return sum(ended - began for began, ended in _merged(spans))
+
+
+def _merged(spans: Iterable[Span]) -> list[tuple[float, float]]:
+    """Return from when until when one of them runs at least, in order."""
+    found: list[tuple[float, float]] = []
     for span in sorted(spans, key=lambda each: each.began):
-        if span.ended > until:
-            busy += span.ended - max(until, span.began)
-            until = span.ended
-    return busy
+        if found and span.began <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], span.ended)
+        else:
+            found.append((span.began, span.ended))
+    return found
 
 
 def _traffic() -> dict[tuple[str, int], tuple[int, int]]:
