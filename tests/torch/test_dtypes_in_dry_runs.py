@@ -124,6 +124,12 @@ TAKEN: dict[str, Call] = {
     "integers by zero": lambda: t(3, dtype=LONG) // t(3, dtype=LONG),
     "a matrix of zeros": lambda: torch.linalg.cholesky(t(3, 3)),
     "layer_norm of halves": lambda: functional.layer_norm(t(2, 8, dtype=torch.bfloat16), [8], t(8), t(8)),
+    "gradient of layer_norm of halves": lambda: functional.layer_norm(
+        t(2, 8, dtype=torch.bfloat16).requires_grad_(),
+        [8],
+        t(8, dtype=torch.bfloat16).requires_grad_(),
+        t(8, dtype=torch.bfloat16),
+    ).backward(t(2, 8, dtype=torch.bfloat16)),
     "embedding": lambda: functional.embedding(t(3, dtype=INT), t(5, 2)),
     "a large product": lambda: (
         torch.empty(1 << 15, 1 << 15, device="loom") @ torch.empty(1 << 15, 1 << 15, device="loom")

@@ -237,6 +237,17 @@ std::vector<Changes> attempts(const Op& op, const Stack& arguments, size_t resul
   return all;
 }
 
+// Whether a gradient is given halves with float32, in which a GPU keeps the mean and the variance of halves;
+// the host's kernels keep those in halves and take no others.
+bool has_statistics(const Stack& arguments) {
+  bool has_half = false, has_single = false;
+  for (const at::Tensor& tensor : tensors_of(arguments)) {
+    has_half |= tensor.scalar_type() == c10::kHalf || tensor.scalar_type() == c10::kBFloat16;
+    has_single |= tensor.scalar_type() == c10::kFloat;
+  }
+  return has_half && has_single;
+}
+
 void refuse_dtypes(const Op& op, const Stack& arguments, size_t result_bytes) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
   for (const Changes& changes : attempts(op, arguments, result_bytes)) {
@@ -278,6 +289,7 @@ void rethrow_in_kernel_words(const Op& op, const Stack& arguments) {
 void refuse_dtypes_as_kernel(const Op& op, const Stack& arguments, c10::ArrayRef<c10::IValue> results) {
   const std::string_view name = op.name();
   if (!(name.starts_with("aten::") || name.starts_with("loom_fused::")) || !has_host_kernel(op)) return;
+  if (name.find("backward") != std::string_view::npos && has_statistics(arguments)) return;
   const size_t kind = kind_of(op, arguments);
   {
     const std::lock_guard<std::mutex> lock(known().mutex);
