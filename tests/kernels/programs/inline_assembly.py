@@ -134,6 +134,19 @@ nearest = magnitudes[(x.abs()[:, None] - magnitudes).abs().argmin(1)].copysign(x
 codes = torch.stack([found[::2] & 15, found[::2] >> 4], dim=1).flatten().long()
 assert torch.equal(magnitudes[codes % 8].copysign(torch.where(codes > 7, -1.0, 1.0)), nearest)
 
+# Rounded by chance: with no bits set toward zero, with all set away from it unless the number is exact.
+chance = "{ .reg .b16 r; cvt.rs.satfinite.e2m1x4.f32 r, {$1, $1, $1, $1}, BITS; mov.b32 $0, {r, r}; }"
+for bits, is_up in (("0", False), ("-1", True)):
+    found = computed(chance.replace("BITS", bits), "=r,f,f,f", x, to=torch.int32) & 15
+    rounded = magnitudes[found.long() % 8].copysign(torch.where(found > 7, -1.0, 1.0))
+    farther = rounded.abs() - x.abs().clamp(max=6)
+    assert torch.all(farther >= -1 / 64) if is_up else torch.all(farther <= 0)
+    assert torch.all((rounded - x.clamp(-6, 6)).abs() <= 2)
+found = computed("cvt.rs.f16x2.f32 $0, $1, $1, 0;", "=r,f,f,f", x, to=torch.int32)
+lower = (found & 0xFFFF).short().view(torch.int16).view(torch.float16).float()
+assert torch.all(lower.abs() <= x.abs())
+assert torch.allclose(lower, x, rtol=2**-10)
+
 source = torch.arange(16, dtype=torch.int8)
 target = torch.zeros(16, dtype=torch.int8, device="cuda")
 shifted[(1,)](source.cuda(), target, 16)

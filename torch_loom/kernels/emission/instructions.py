@@ -25,6 +25,9 @@ TYPES = {
     "e5m2x2": "uint16_t",
     "e2m1x2": "uint8_t",
     "ue8m0x2": "uint16_t",
+    "e2m1x4": "uint16_t",
+    "e4m3x4": "uint32_t",
+    "e5m2x4": "uint32_t",
 }
 # Two numbers in a register, the first one in its lower half.
 _PAIRS = {
@@ -35,6 +38,14 @@ _PAIRS = {
     "e5m2x2": "f8E5M2",
     "e2m1x2": "e2m1",
     "ue8m0x2": "ue8m0",
+}
+# Several numbers that are rounded by chance, in one register.
+_BY_CHANCE = {
+    "f16x2": ("f16", 2),
+    "bf16x2": ("bf16", 2),
+    "e2m1x4": ("e2m1", 4),
+    "e4m3x4": ("f8E4M3FN", 4),
+    "e5m2x4": ("f8E5M2", 4),
 }
 _WIDER = {"uint16_t": "uint32_t", "int16_t": "int32_t", "uint32_t": "uint64_t", "int32_t": "int64_t"}
 # {0} and so on are the operands, {T} is the type. Of floats, halves and pairs of them as of whole numbers.
@@ -266,6 +277,8 @@ def _converted(kinds: list[str], modifiers: list[str], operands: Operands) -> st
     """A conversion between two types, or of two numbers to a pair, or of a pair to a wider one."""
     to, source = kinds[0], kinds[-1]
     kind = TYPES[to]
+    if "rs" in modifiers:
+        return _converted_by_chance(to, source, operands)
     if to in _PAIRS:
         element = _PAIRS[to]
         if not set(modifiers) <= {"rz", "rp", "satfinite"}:
@@ -297,3 +310,16 @@ def _converted(kinds: list[str], modifiers: list[str], operands: Operands) -> st
     if rest - {"sat"}:
         raise UnknownInstructionError
     return f"whole_in_range<{kind}>({value})" if "sat" in rest else f"{kind}({value})"
+
+
+def _converted_by_chance(to: str, source: str, operands: Operands) -> str:
+    """A conversion that rounds by bits that it is given: up as often as the number above is nearer."""
+    element, count = _BY_CHANCE[to]
+    *given, bits = operands.texts
+    names = [name.strip() for text in given for name in text.strip("{}").split(",")]
+    values = Operands(operands.registers, [*names, bits])
+    if len(names) != count or source != "f32":
+        raise UnknownInstructionError
+    # The last one is in the lowest bits.
+    numbers = ", ".join(values.read(number, source) for number in reversed(range(count)))
+    return f"by_chance<{element}, {TYPES[to]}, {count}>({{{numbers}}}, {values.read(count, 'u32')})"

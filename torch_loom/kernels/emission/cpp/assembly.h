@@ -88,6 +88,49 @@ inline R pair_converted(S pair) {
   return pair_of<E, R, false>(half_of<From>(pair, 0), half_of<From>(pair, 1));
 }
 
+// Codes of a format: how many bits they have, and which one is the greatest number.
+template <typename E>
+constexpr int kCodeBits = std::is_same_v<E, e2m1> ? 4 : static_cast<int>(sizeof(E) * 8);
+template <typename E>
+constexpr uint32_t kGreatest = std::is_same_v<E, e2m1>       ? 7
+                               : std::is_same_v<E, f8E4M3FN> ? 0x7e
+                               : std::is_same_v<E, f8E5M2>   ? 0x7b
+                               : std::is_same_v<E, f16>      ? 0x7bff
+                                                             : 0x7f7f;
+
+// The number of a format next to a value on either side, by a share of 256 that is chance.
+template <typename E>
+inline E by_chance(float value, uint32_t share) {
+  E found(value);
+  if (value != value) return found;
+  const float magnitude = fabsf(value);
+  uint32_t code = kGreatest<E>;
+  found.bits = static_cast<decltype(found.bits)>(code);
+  if (magnitude < static_cast<float>(found)) {
+    found = E(magnitude);
+    // Codes of numbers without a sign are in the order of the numbers.
+    if (static_cast<float>(found) > magnitude) --found.bits;
+    code = found.bits;
+    const float below = static_cast<float>(found);
+    ++found.bits;
+    const float above = static_cast<float>(found);
+    if ((magnitude - below) * 256.f >= (256.f - static_cast<float>(share)) * (above - below)) ++code;
+  }
+  if (std::signbit(value)) code |= 1u << (kCodeBits<E> - 1);
+  found.bits = static_cast<decltype(found.bits)>(code);
+  return found;
+}
+template <typename E, typename R, int count>
+inline R by_chance(const float (&values)[count], uint32_t shares) {
+  R result{};
+  for (int i = 0; i < count; ++i) {
+    const uint32_t share = shares >> (i * (32 / count)) & 255u;
+    result =
+        static_cast<R>(result | static_cast<R>(by_chance<E>(values[i], share).bits) << (i * kCodeBits<E>));
+  }
+  return result;
+}
+
 template <typename T>
 inline T kept_in_unit(T value) {
   const float wide = static_cast<float>(value);
