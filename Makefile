@@ -25,6 +25,7 @@ fit: build
 	$(BIN)/python -m benchmarks.calibrate --chip h200 $(DATA)/h200_ops.json $(DATA)/h200_models.json \
 		--out torch_loom/chips/h200.toml
 	$(BIN)/python -m benchmarks.fit_chips $(DATA) --steps --traces build/traces.json --out torch_loom/chips
+	$(BIN)/python -m benchmarks.host_issue --chip h200 $(DATA)/h200_models.json --write
 
 # What users install: without bindings for tests, and without the generators of the docs.
 wheel: $(STAMP)
