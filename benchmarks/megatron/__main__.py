@@ -1,6 +1,6 @@
 """Plans of Megatron-LM's functional tests beside what its repository says that they took.
 
-    python -m benchmarks.megatron megatron_a100.json [--case TEXT] [--last-rank] [--write-docs]
+    python -m benchmarks.megatron megatron_a100.json [--case PATTERN] [--last-rank] [--write-docs]
 
 Each case whose model can be built from its arguments is trained in plain PyTorch (see :mod:`.model`) by the
 ranks of one pipeline in dry runs of the cluster that the row names. The figures are those of the last rank,
@@ -13,6 +13,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import statistics
 import sys
 from collections import Counter
@@ -154,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if the file cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("file", type=Path, help="published figures of cases with their arguments")
-    parser.add_argument("--case", default="", help="only cases whose names contain this")
+    parser.add_argument("--case", default="", help="only cases whose names have this regular expression")
     parser.add_argument(
         "--last-rank", action="store_true", help="only the last rank: memory, and time without pipelines"
     )
@@ -162,8 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         content = json.loads(options.file.read_bytes())
-        rows = [row for row in rows_of(content) if options.case in row["case"]]
-    except (OSError, ValueError) as error:
+        rows = [row for row in rows_of(content) if re.search(options.case, row["case"])]
+    except (OSError, ValueError, re.error) as error:
         print(f"{options.file}: {error}", file=sys.stderr)
         return 2
     left_out: Counter[str] = Counter()
@@ -171,7 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = summary(results, left_out)
     print("\n".join(lines))
     if options.write_docs:
-        body = docs_body(results, lines, str(content.get("source", options.file.name)))
+        source = str(content.get("source", options.file.name))
+        body = docs_body(results, [f"Cases: `{options.case}`.", *lines] if options.case else lines, source)
         write_docs("megatron", "Megatron-LM, against its published figures", body, COMMAND)
     return 0
 
