@@ -113,7 +113,7 @@ def test_codegen_writes_the_graph_and_runs_nothing(tmp_path: Path) -> None:
     model = _model()
     x = torch.randn(4, 64, device="loom", dtype=torch.bfloat16)
     tt.codegen_py(model, x, compiler_options={"optimization_level": 1}, export_path=tmp_path / "model")
-    assert list((tmp_path / "model").glob("*.py"))
+    assert list((tmp_path / "model" / "graph_0").glob("*.py"))
 
 
 def test_custom_options_hold_until_they_are_replaced() -> None:

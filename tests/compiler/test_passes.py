@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import torch_loom
 from torch_loom import chips
 from torch_loom.compiler.ir import computes, facts, op_name
 from torch_loom.compiler.options import Options
-from torch_loom.compiler.passes import PLAN_PASSES, Context, Pass, run
+from torch_loom.compiler.passes import RUN_PASSES, Context, Pass, run
 from torch_loom.compiler.passes.canonical import annotate_sources, canonicalise
 from torch_loom.compiler.passes.consteval import evaluate_constants
 from torch_loom.compiler.passes.formats import infer_formats, quantise
@@ -135,6 +136,37 @@ def test_consteval() -> None:
     assert ops(made(enable_consteval=False)[0]) == ["mul.Tensor", "exp", "mm"]
 
 
+class _Products(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 16)
+        self.weight = nn.Parameter(torch.randn(16, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = self.conv(x).flatten(2).transpose(1, 2)
+        return self.linear(pixels).relu() @ self.weight
+
+
+@pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
+@pytest.mark.parametrize("given", ["Float16_b", "Bfp8_b", "Float32"])
+@pytest.mark.parametrize("accumulate", ["Float16_b", "Float32"])
+def test_split(fidelity: str, given: str, accumulate: str) -> None:
+    """A program for runs has the bits and the plan of one for an image, and follows its parameters."""
+    torch.manual_seed(0)
+    net, x = _Products().to("loom").eval(), torch.randn(2, 3, 8, 8, device="loom")
+    formats = {"default_df_override": given, "accumulate_df": accumulate, "numerics": "formats"}
+    options: dict[str, Any] = {"math_fidelity": fidelity, "chip": "wormhole_b0", "cache": False, **formats}
+    kept = torch_loom.compile(net, (x,), **options)
+    made = torch_loom.compile(net, (x,), plans_later=True, **options)
+    assert torch.equal(made(x), kept(x))
+    assert made.plan["epochs"] == kept.plan["epochs"]
+    masks = [call for call in made.program.calls if call.op == "loom_numerics::operand"]
+    assert masks or fidelity != "LoFi"
+    with torch.no_grad():
+        net.linear.weight.mul_(-1.01)
+    assert torch.equal(made(x), kept(x))
+
+
 def test_the_runner_checks_and_counts() -> None:
     def breaks(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
         del node_of(graph, "relu").meta["val"]
@@ -152,4 +184,4 @@ def test_the_runner_checks_and_counts() -> None:
 
 
 def test_every_pass_has_a_test() -> None:
-    assert [each.name for each in PLAN_PASSES if f"test_{each.name.replace(' ', '_')}" not in globals()] == []
+    assert [each.name for each in RUN_PASSES if f"test_{each.name.replace(' ', '_')}" not in globals()] == []

@@ -24,7 +24,7 @@ from torch_loom.compiler.onnx.file import is_model
 from torch_loom.compiler.onnx.module import named_errors
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.overrides import Overrides
-from torch_loom.compiler.passes import PLAN_PASSES, Context, run
+from torch_loom.compiler.passes import PLAN_PASSES, RUN_PASSES, Context, run
 from torch_loom.compiler.passes.runner import PassRecord
 from torch_loom.compiler.plan.build import plan_graph
 from torch_loom.compiler.plan.check import violations
@@ -80,7 +80,7 @@ def compile_module(
         loss: takes the module's result and the last of the inputs, which the module does not take; without
             one the module returns the loss.
         plans_later: plan where the executable is asked for its plan, and not before it can run: errors of
-            placement are raised there.
+            placement are raised there. Its program is made for runs, of more constants than an image needs.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
@@ -251,7 +251,7 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
 
 def _placed(task: _Task, source: Exported, context: Context) -> Executable:
     """Run the passes and plan where each op of the exported graph runs."""
-    graph = run(source.graph, PLAN_PASSES, context)
+    graph = run(source.graph, RUN_PASSES if task.plans_later else PLAN_PASSES, context)
     decided = overrides.current()
     saved = task.options.op_intermediates_to_save
     program = program_of(graph, context.parameters, source.updates, saved)

@@ -33,6 +33,11 @@ ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 ENOUGH = 0.99
 PRELOADED = ("torch", "torchvision", "transformers", "timm", "PIL.Image", "torch_loom.compat.pybuda")
+# What is not run, by a part of its path.
+NOT_RUN = {
+    "nlp_demos/falcon": "a model of 7 billion parameters with layers of the demo's own",
+    "nlp_demos/fuyu8b": "a model of 8 billion parameters with layers of the demo's own",
+}
 # Files that demos import, in folders that hold nothing else.
 NO_DEMOS = ("utils", "holli_src")
 
@@ -50,7 +55,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        return not self.error and self.pcc is not None and self.pcc >= ENOUGH
+        return not self.error and (self.pcc is None or self.pcc >= ENOUGH)
 
 
 def demos_in(folder: Path, wanted: Sequence[str]) -> list[str]:
@@ -82,7 +87,7 @@ def run_here(demo: str, hubs: Path | None) -> Result:
         stand_ins.install(hubs)
         found = xla.run(demo) if xla.is_meant(demo) else watch.run(demo)
         result.num_compared, result.pcc = len(found), min(found, default=None)
-        if not found:
+        if not found and not xla.only_writes(demo):
             result.error = "no output was compared"
     except BaseException as error:
         traceback.print_exc()
@@ -200,7 +205,10 @@ def _run_all(options: argparse.Namespace) -> Iterator[Result]:
         shutil.copytree(options.folder, here)  # demos write into their folders
         os.chdir(here)
         for demo in demos_in(options.folder, options.demos):
-            result = run_forked(demo, options, logs.absolute())
+            left_out = [reason for path, reason in NOT_RUN.items() if demo.startswith(path)]
+            result = (
+                Result(demo, error=left_out[0]) if left_out else run_forked(demo, options, logs.absolute())
+            )
             print(
                 f"{demo}: {'passed' if result.passed else reason_of(result)} "
                 f"({result.pcc}, {result.seconds:.0f} s)",

@@ -24,6 +24,9 @@ import torch.utils.model_zoo
 WEIGHTS = b"random weights"
 LABELS = 1000
 VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<mask>")
+WORDS = (
+    "a am and english from german house i in is it jim keller main my name of that the to translate was with"
+)
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ENDS = {"bos_token": "<s>", "eos_token": "</s>"}
 
@@ -167,10 +170,17 @@ def _torch(folder_of_hubs: Path | None) -> None:
     torch.nn.Module.load_state_dict = taken
 
 
+def _alike(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a model of the same weights each time, as those that are downloaded are."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return make(*args, **kwargs)
+
+
 def _without_weights(make: Callable[..., Any]) -> Callable[..., Any]:
     def made(name: str, *args: Any, **kwargs: Any) -> Any:
         kwargs = {**kwargs, "pretrained": False} if "pretrained" in kwargs else kwargs
-        return make(name.removeprefix("hf_hub:timm/"), *args, **kwargs)
+        return _alike(make, name.removeprefix("hf_hub:timm/"), *args, **kwargs)
 
     return made
 
@@ -190,17 +200,24 @@ def _torchvision(module: ModuleType) -> None:
 
 
 def _builder(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: make(**{key: v for key, v in kwargs.items() if key != "pretrained"})
+    left_out = ("pretrained", "weights")
+    return lambda *args, **kwargs: _alike(
+        make, **{key: value for key, value in kwargs.items() if key not in left_out}
+    )
 
 
 def _datasets() -> None:
     module: Any = ModuleType("datasets")
     module.__spec__ = ModuleSpec("datasets", None)
-    waves = torch.sin(torch.arange(48000) * torch.linspace(0.01, 0.3, 48000)).numpy()
-    sound = {"audio": {"array": waves, "sampling_rate": 16000}}
-    digit = {"image": picture().convert("L").resize((28, 28))}
     sys.modules["datasets"] = module
-    module.load_dataset = lambda name, *args, **kwargs: [sound] if "asr" in name else {"train": [digit]}
+    module.load_dataset = _dataset
+
+
+def _dataset(name: str, *args: Any, **kwargs: Any) -> Any:
+    if "asr" in name:
+        waves = torch.sin(torch.arange(48000) * torch.linspace(0.01, 0.3, 48000)).numpy()
+        return [{"audio": {"array": waves, "sampling_rate": 16000}}]
+    return {"train": [{"image": picture().convert("L").resize((28, 28))}]}
 
 
 def _vgg(module: ModuleType) -> None:
@@ -284,7 +301,7 @@ def _model(cls: Any, path: str, *args: Any, config: Any = None, **kwargs: Any) -
     for key, value in kwargs.items():
         if key in ("torchscript", "use_cache", "return_dict"):
             setattr(config, key, value)
-    return cls(config).eval()
+    return _alike(cls, config).eval()
 
 
 def tokenizer(cls: Any) -> Any:
@@ -292,7 +309,7 @@ def tokenizer(cls: Any) -> Any:
     transformers: Any = importlib.import_module("transformers")
     words = [f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"]
     words += [word.removeprefix("##") for word in words] + list(".,!?':()-@/")
-    vocabulary = list(VOCABULARY) + words
+    vocabulary = list(dict.fromkeys([*VOCABULARY, *words, *WORDS.split()]))
     if issubclass(cls, transformers.BertTokenizer):
         with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
             file.write("\n".join(vocabulary))
@@ -318,10 +335,10 @@ def _image_processor(path: str, *args: Any, **kwargs: Any) -> Any:
 def _processor(cls: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     transformers: Any = importlib.import_module("transformers")
     if "whisper" in path:
-        return SimpleNamespace(
-            feature_extractor=transformers.WhisperFeatureExtractor(),
-            tokenizer=tokenizer(transformers.GPT2Tokenizer),
-        )
+        words = tokenizer(transformers.GPT2Tokenizer)
+        # A method of Whisper's own, which needs its tokens of times.
+        words._decode_asr = lambda outputs, **kwargs: (words.decode(outputs[0]["tokens"][0]), {})
+        return SimpleNamespace(feature_extractor=transformers.WhisperFeatureExtractor(), tokenizer=words)
     made = cls.__new__(cls)  # it would refuse a tokenizer of another class
     is_vilt = "vilt" in path
     made.tokenizer = tokenizer(transformers.BertTokenizer if is_vilt else transformers.GPT2Tokenizer)

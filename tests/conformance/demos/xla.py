@@ -11,6 +11,7 @@ import importlib
 import runpy
 import sys
 from collections.abc import Iterable, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,9 +31,15 @@ def is_meant(demo: str) -> bool:
     return demo.endswith("loader.py") or "torch_xla" in text or "tt_torch" in text
 
 
+def only_writes(demo: str) -> bool:
+    """Return whether a demo compiles and runs nothing: it writes code."""
+    return "codegen_py" in Path(demo).read_text(encoding="utf-8")
+
+
 def run(demo: str) -> list[float]:
     """Run an example or a loader's model; return the correlations of what compiled graphs returned."""
     install()
+    sys.argv = [demo]
     if demo.endswith("loader.py"):
         run_loader(demo)
     else:
@@ -79,7 +86,7 @@ def install() -> None:
     }
     for name, members in names.items():
         module = ModuleType(name)
-        vars(module).update(members, __path__=[])
+        vars(module).update(members, __path__=[], __spec__=ModuleSpec(name, None))
         sys.modules[name] = module
         parent, _, last = name.rpartition(".")
         if parent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -19,17 +20,20 @@ def codegen_py(
     export_path: str | os.PathLike[str] = "codegen_result",
     **kwargs: Any,
 ) -> None:
-    """Compile a model for these inputs and write each of its graphs into a folder, as Python and as JSON.
+    """Compile a model for these inputs and write its graphs, as Python and JSON: ``graph_0``, ``graph_1``, …
+
+    Each is a folder of ``export_path``.
 
     Nothing is run, and the model stays as it is.
 
     Raises:
         CompilerOptionError: an option that does not exist, is declined, or has a bad value.
     """
-    options = {**compiler_options, "export_path": export_path, "dry_run": True}
+    numbers = itertools.count()
 
     def backend(graph: Any, inputs: Any) -> Any:
-        return tt_backend(graph, inputs, options=options)
+        folder = os.path.join(export_path, f"graph_{next(numbers)}")
+        return tt_backend(graph, inputs, options={**compiler_options, "export_path": folder, "dry_run": True})
 
     with torch.no_grad():
         torch.compile(model, backend=backend, dynamic=False)(*args, **kwargs)

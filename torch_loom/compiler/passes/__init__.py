@@ -7,8 +7,18 @@ from torch_loom.compiler.passes.fuse import fuse
 from torch_loom.compiler.passes.hosts import mark_host_ops
 from torch_loom.compiler.passes.runner import Context, Pass, PassRecord, run
 from torch_loom.compiler.passes.softmax import plain_softmax
+from torch_loom.compiler.passes.split import split_products
 
-__all__ = ["EAGER_PASSES", "FORMAT_PASSES", "PLAN_PASSES", "Context", "Pass", "PassRecord", "run"]
+__all__ = [
+    "EAGER_PASSES",
+    "FORMAT_PASSES",
+    "PLAN_PASSES",
+    "RUN_PASSES",
+    "Context",
+    "Pass",
+    "PassRecord",
+    "run",
+]
 
 EAGER_PASSES = (
     Pass("sources", annotate_sources),
@@ -26,5 +36,9 @@ FORMAT_PASSES = (
 )
 """What torch.compile's backend runs under ``numerics="formats"``: parameters stay inputs."""
 
-PLAN_PASSES = (*FORMAT_PASSES, Pass("consteval", evaluate_constants))
+_CONSTEVAL = Pass("consteval", evaluate_constants)
+PLAN_PASSES = (*FORMAT_PASSES, _CONSTEVAL)
 """What ``torch_loom.compile`` runs before it plans."""
+
+RUN_PASSES = (*FORMAT_PASSES, Pass("split", split_products), _CONSTEVAL)
+"""What runs before a program that is run and not kept: the bits are those of PLAN_PASSES."""
