@@ -183,6 +183,15 @@ def test_a_pipeline_is_verified_device_by_device() -> None:
         verify_module(modules[0], [], VerifyConfig())
 
 
+def test_modules_are_verified_in_the_mode_of_runs() -> None:
+    """In inference without dropout, whatever mode the program left a module in."""
+    net = nn.Sequential(nn.Linear(SIZE, SIZE), nn.Dropout(0.5))
+    device = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("net", net))
+    device.push_to_inputs(torch.rand(2, SIZE))
+    output = pybuda.run_inference(_verify_cfg=VerifyConfig(), _sequential=True).get(timeout=60)[0].value()
+    assert bool(output.all())
+
+
 def test_parameters_without_value_are_filled() -> None:
     class Scaled(pybuda.PyBudaModule):
         def __init__(self, name: str) -> None:

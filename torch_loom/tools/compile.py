@@ -256,16 +256,18 @@ def summary(plan: Mapping[str, Any]) -> Table:
     took = sum(record["milliseconds"] for record in plan["passes"])
     table = Table(show_header=False, box=None)
     rows, columns = plan["grid"]
-    latency, throughput = "none: no op runs on the chip", "none"
+    latency, throughput, whole = "none: no op runs on the chip", "none", "none"
     if plan["epochs"]:
         latency = f"{duration(totals['latency_seconds'])}, predicted"
         throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
+        whole = f"{plan['end_to_end']['samples_per_second']:,.0f} samples/s, predicted"
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
         ("kernels", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
         ("on the host", f"{len(plan['host'])} ops"),
         ("latency", latency),
         ("throughput", throughput),
+        ("with the host", whole),
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
         ("compiled in", f"{took / 1e3:.2f} s, {len(plan['passes'])} passes"),
         ("runs on", f"{config.device_name()} devices"),

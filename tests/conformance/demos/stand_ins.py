@@ -39,6 +39,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "num_self_attends_per_block": 6,
         "num_cross_attention_heads": 1,
         "num_blocks": 8,
+        "image_size": 224,
     },
     "T5Config": {"decoder_start_token_id": 0},
 }
@@ -217,7 +218,9 @@ def _dataset(name: str, *args: Any, **kwargs: Any) -> Any:
     if "asr" in name:
         waves = torch.sin(torch.arange(48000) * torch.linspace(0.01, 0.3, 48000)).numpy()
         return [{"audio": {"array": waves, "sampling_rate": 16000}}]
-    return {"train": [{"image": picture().convert("L").resize((28, 28))}]}
+    image = picture().convert("L").resize((28, 28)) if "mnist" in name else picture()
+    samples = [{"image": image, "label": 0}]
+    return samples if "split" in kwargs else {"train": samples, "test": samples}
 
 
 def _vgg(module: ModuleType) -> None:

@@ -64,6 +64,8 @@ def verify_device(
     if not config.enabled:
         return []
     stage = device.make_stage()
+    if not config.test_kind.is_training():
+        stage.prepare(training=False)  # in the mode of the runs: without dropout
     golden = device.reference_stage()
     with torch.no_grad():
         expected = golden.compute(tuple(inputs))
