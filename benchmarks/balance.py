@@ -1,4 +1,4 @@
-"""How well plans use a chip: BERT-base on wormhole_b0, and published figures of boards beside predictions.
+"""How well plans use a chip: BERT-base on wormhole_b0.
 
 Everything here is a prediction of the cost model, the same on every machine. The bound of the chip is what no
 plan can beat: all ops on their most efficient grids without a core idle, or parameters read once from DRAM,
@@ -8,8 +8,7 @@ whichever takes longer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from torch import nn
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import published
 from benchmarks._figures import Figure, Subject, Target
 from benchmarks.compile import Encoder
-from tools.blocks import markdown_table
 
 CHIP = "wormhole_b0"
 # Rows and words of the inputs of BERT-base: one question, and a batch.
@@ -30,65 +27,7 @@ SIZES = ((1, 128), (64, 128))
 FORMATS: tuple[dict[str, Any], ...] = ({}, {"default_df_override": "Bfp8_b", "math_fidelity": "HiFi2"})
 
 
-@dataclass(frozen=True)
-class Published:
-    """A model that a vendor's benchmark has, and its name in :mod:`benchmarks.published`."""
-
-    model: str
-    key: str
-    make: Callable[[], nn.Module]
-    inputs: Callable[[], torch.Tensor]
-
-    @property
-    def boards(self) -> Mapping[str, float]:
-        """Samples a second by board."""
-        return published.BY_BOARD[self.key]
-
-
-def _transformer(name: str, **config: Any) -> nn.Module:
-    import transformers
-
-    cls = getattr(transformers, name)
-    net: nn.Module = cls(cls.config_class(**config))
-    return net
-
-
-PUBLISHED = (
-    Published(
-        "BERT-Large, 64 x 384 words",
-        "BERT-large",
-        Encoder,
-        lambda: torch.zeros(64, 384, dtype=torch.long),
-    ),
-    Published(
-        "ViT-Base, 64 images",
-        "ViT-base",
-        lambda: _transformer("ViTModel"),
-        lambda: torch.zeros(64, 3, 224, 224),
-    ),
-    Published(
-        # 256 there: the buffers of its forks would be larger than a channel of DRAM.
-        "ResNet-50, 64 images",
-        "ResNet-50",
-        lambda: _transformer("ResNetModel"),
-        lambda: torch.zeros(64, 3, 224, 224),
-    ),
-)
-_published: list[list[str]] = []
-
-
-class _Subject(Subject):
-    def docs_body(self, figures: Sequence[Figure]) -> str:
-        note = (
-            "Published figures are times of the host, from the first input to the last output "
-            "(tt-buda-benchmarks, README). Ours are predictions with the start and the fill of epochs and "
-            "with PCIe, without the host's own work; nothing is fitted to the published ones."
-        )
-        head = ["model", "board", "published, samples/s", "predicted, samples/s"]
-        return f"{super().docs_body(figures)}\n\n{note}\n\n{markdown_table(head, _published)}"
-
-
-SUBJECT = _Subject(
+SUBJECT = Subject(
     "balance",
     "Plans",
     "How well plans use a chip, by the cost model.",
@@ -109,8 +48,7 @@ def planned(net: nn.Module, inputs: torch.Tensor, **options: Any) -> dict[str, A
     """Return the plan of a model."""
     import torch_loom
 
-    options = {"chip": CHIP, **options} if "device_config" not in options else options
-    return torch_loom.compile(net, (inputs,), cache=False, **options).plan
+    return torch_loom.compile(net, (inputs,), cache=False, chip=CHIP, **options).plan
 
 
 def bound_seconds(smallest: Mapping[str, Any]) -> float:
@@ -153,24 +91,9 @@ def bert_base(layers: int) -> tuple[list[float], list[float]]:
     return policies, bounds
 
 
-def compare_with_published() -> None:
-    """Print predictions beside published figures."""
-    for one in PUBLISHED:
-        net, inputs = one.make().eval(), one.inputs()
-        for board, rate in one.boards.items():
-            plan = planned(net, inputs, device_config=board, **FORMATS[1])
-            found = plan["end_to_end"]["samples_per_second"]
-            print(
-                f"{one.model}, {board}: published {rate:,.0f}, predicted {found:,.0f} samples/s", flush=True
-            )
-            _published.append([one.model, f"`{board}`", f"{rate:,.0f}", f"{found:,.0f}"])
-
-
 def measure(device: torch.device, quick: bool) -> list[Figure]:
     """Predicts the figures, printing a line each."""
     policies, bounds = bert_base(2 if quick else 12)
-    if not quick:
-        compare_with_published()
     found = {"policy": max(policies), "bound": max(bounds)}
     return [SUBJECT.show(Figure(name, value, value)) for name, value in found.items()]
 

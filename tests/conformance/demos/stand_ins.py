@@ -48,7 +48,7 @@ _FEW_LAYERS = {
     "hidden_size": 256,
     "intermediate_size": 512,
     "num_hidden_layers": 2,
-    "vocab_size": 1024,
+    "vocab_size": 128,
     "num_attention_heads": 4,
     "num_key_value_heads": 4,
 }
@@ -58,7 +58,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "FuyuConfig": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2},
     "GPTNeoConfig": {"hidden_size": 768, "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
     "OPTConfig": {"num_hidden_layers": 4},
-    "PhiConfig": {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4},
+    "PhiConfig": _FEW_LAYERS,
     "Qwen2Config": _FEW_LAYERS,
     "RWConfig": {"hidden_size": 256, "n_layer": 2, "n_head": 4},
     "XGLMConfig": {"d_model": 256, "ffn_dim": 512, "num_layers": 4, "attention_heads": 4},
@@ -86,8 +86,9 @@ def picture() -> Any:
     return image.fromarray((noisy * 255).to(torch.uint8).permute(1, 2, 0).numpy())
 
 
-def contents(url: str) -> bytes:
+def contents(address: Any) -> bytes:
     """Return what an address gives: labels, a model of ONNX, weights, or a picture."""
+    url = getattr(address, "full_url", address)
     if url.partition("?")[0].endswith(".txt"):
         # Two columns, as some lists of labels have.
         return "\n".join(f"{number}\tlabel {number}" for number in range(LABELS)).encode()
