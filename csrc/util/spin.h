@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 
 namespace loom::driver {
 
@@ -34,34 +35,32 @@ bool spin_until(Done&& done) {
   }
 }
 
-// For sections of some ten instructions: a thread that finds it taken looks again before it sleeps.
+// For sections of some ten instructions. Its end is a plain store: a thread that finds it taken looks again,
+// gives way to others, and at last sleeps for moments, so that the end has none to wake.
 class SpinMutex {
  public:
   void lock() noexcept {
-    constexpr int kLooks = 200;
-    int state = kFree;
-    if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) [[likely]] {
+    if (!is_taken_.exchange(true, std::memory_order_acquire)) [[likely]] {
       return;
     }
-    for (int i = 0; i < kLooks; ++i) {
-      state = kFree;
-      if (state_.load(std::memory_order_relaxed) == kFree &&
-          state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire)) {
+    constexpr int kPauses = 200, kYields = 50;
+    constexpr auto kMoment = std::chrono::microseconds(50);
+    for (int looks = 0;; ++looks) {
+      if (!is_taken_.load(std::memory_order_relaxed) && !is_taken_.exchange(true, std::memory_order_acquire))
         return;
+      if (looks < kPauses) {
+        pause_core();
+      } else if (looks < kPauses + kYields) {
+        sched_yield();
+      } else {
+        std::this_thread::sleep_for(kMoment);
       }
-      pause_core();
-    }
-    while (state_.exchange(kContended, std::memory_order_acquire) != kFree) state_.wait(kContended);
-  }
-  void unlock() noexcept {
-    if (state_.exchange(kFree, std::memory_order_release) == kContended) [[unlikely]] {
-      state_.notify_one();
     }
   }
+  void unlock() noexcept { is_taken_.store(false, std::memory_order_release); }
 
  private:
-  enum : int { kFree, kTaken, kContended };
-  std::atomic<int> state_{kFree};
+  std::atomic<bool> is_taken_{false};
 };
 
 }  // namespace loom::driver

@@ -53,7 +53,7 @@ double CachingAllocator::memory_fraction() const {
   return fraction_.value_or(1.0);
 }
 
-// A free block of at least `rounded` bytes, not in the index of free blocks. Throws OutOfMemory.
+// A free block of at least `rounded` bytes. Throws OutOfMemory.
 Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream,
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
@@ -141,6 +141,7 @@ Block* CachingAllocator::add_segment(Pool& pool, int64_t stream, void* memory, s
   ++stats_.num_device_alloc;
   history_.record(TraceAction::kSegmentAlloc, segment->address, bytes, stream,
                   pool.owner == nullptr ? PoolId{} : pool.owner->id, context);
+  insert_free(segment->first);
   return segment->first;
 }
 

@@ -63,7 +63,6 @@ Block* CachingAllocator::find_free(Pool& pool, size_t rounded, int64_t stream) {
   } else if (block->size >= rounded + config_.max_non_split_rounding_bytes) {
     return nullptr;
   }
-  free_blocks.erase(block);
   return block;
 }
 
@@ -123,13 +122,16 @@ Block* CachingAllocator::split_off(Block* block, size_t bytes) {
   return rest;
 }
 
-// `block` is out of the index of free blocks.
+// Takes `block` out of the index of free blocks.
 void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Context context) {
-  const Pool& pool = *block->segment->pool;
+  Pool& pool = *block->segment->pool;
+  FreeBlocks& free_blocks = pool.free_blocks(block->segment->stream);
   const bool was_split = block->is_split();
   if (should_split(*block, rounded)) {
+    const size_t size = block->size;
     Block* const rest = split_off(block, rounded);
-    insert_free(rest);
+    rest->freed_at = pool.num_searches;
+    free_blocks.replace(size, block->position, rest);
     if (counts_as_split(*block)) {
       if (was_split) {
         decrease(pool, stats_.inactive_split_bytes, rounded);
@@ -138,9 +140,12 @@ void CachingAllocator::hand_out(Block* block, size_t bytes, size_t rounded, Cont
         increase(pool, stats_.inactive_split, 1);
       }
     }
-  } else if (was_split && counts_as_split(*block)) {
-    decrease(pool, stats_.inactive_split_bytes, block->size);
-    decrease(pool, stats_.inactive_split, 1);
+  } else {
+    free_blocks.erase(block);
+    if (was_split && counts_as_split(*block)) {
+      decrease(pool, stats_.inactive_split_bytes, block->size);
+      decrease(pool, stats_.inactive_split, 1);
+    }
   }
   if (context != nullptr) [[unlikely]] {
     block->more().context = std::move(context);
@@ -229,7 +234,7 @@ void CachingAllocator::deallocate(void* address) {
 
 // The block is free for reuse from here on.
 void CachingAllocator::free_block(Block* block, Context context) {
-  const Pool& pool = *block->segment->pool;
+  Pool& pool = *block->segment->pool;
   if (history_.enabled()) [[unlikely]] {
     if (context == nullptr && block->extra != nullptr) context = block->extra->context;
     trace(TraceAction::kFreeCompleted, *block, std::move(context));
@@ -240,16 +245,26 @@ void CachingAllocator::free_block(Block* block, Context context) {
   note_cached();
   block->extra.reset();
   const auto size = static_cast<int64_t>(block->size);
+  const auto joined = [](Block* neighbour) {
+    return neighbour != nullptr && neighbour->is_free() ? neighbour : nullptr;
+  };
+  Block *const before = joined(block->previous), *const behind = joined(block->next);
   int64_t more_blocks = 0;
-  if (Block* neighbour = block->previous; neighbour != nullptr && neighbour->is_free()) {
-    erase_free(neighbour);
-    join(neighbour, block);
-    block = neighbour;
+  // Of the neighbour whose entry in the index becomes that of the block.
+  size_t known_size = 0;
+  Position known_position = 0;
+  if (behind != nullptr) {
+    if (before != nullptr) erase_free(behind);
+    known_size = behind->size;
+    known_position = behind->position;
+    join(block, behind);
     --more_blocks;
   }
-  if (Block* neighbour = block->next; neighbour != nullptr && neighbour->is_free()) {
-    erase_free(neighbour);
-    join(block, neighbour);
+  if (before != nullptr) {
+    known_size = before->size;
+    known_position = before->position;
+    join(before, block);
+    block = before;
     --more_blocks;
   }
   if (counts_as_split(*block)) {
@@ -262,15 +277,17 @@ void CachingAllocator::free_block(Block* block, Context context) {
     if (more_bytes > 0) increase(pool, stats_.inactive_split_bytes, static_cast<size_t>(more_bytes));
     if (more_bytes < 0) decrease(pool, stats_.inactive_split_bytes, static_cast<size_t>(-more_bytes));
   }
-  if (!block->segment->pool->is_cached) [[unlikely]] {
+  if (!pool.is_cached) [[unlikely]] {
     block->leaving = true;
     uncached_.push_back(block->segment);
     return;
   }
-  insert_free(block);
+  if (known_size == 0) return insert_free(block);
+  block->freed_at = pool.num_searches;
+  pool.free_blocks(block->segment->stream).replace(known_size, known_position, block);
 }
 
-// `second` becomes part of `first`. Neither is in the index of free blocks.
+// `second` becomes part of `first`. The index of free blocks is the caller's to change.
 void CachingAllocator::join(Block* first, Block* second) {
   first->size += second->size;
   first->next = second->next;

@@ -24,7 +24,6 @@ Block* CachingAllocator::extend_segment(Pool& pool, size_t rounded, int64_t stre
     Block* const next = block->next;
     block = map_block(next, std::min(rounded - block->size, next->size), context);
   }
-  if (block != nullptr) erase_free(block);
   return block;
 }
 
@@ -63,6 +62,7 @@ Block* CachingAllocator::begin_expandable(Pool& pool, size_t rounded, int64_t st
     settle(rest);
   }
   note_mapped(*block, bytes, context);
+  insert_free(block);
   return block;
 }
 

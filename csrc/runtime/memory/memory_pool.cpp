@@ -55,8 +55,27 @@ void FreeBlocks::insert(Block* block) {
   runs_[run].insert(runs_[run].begin() + static_cast<std::ptrdiff_t>(index), entry);
 }
 
-void FreeBlocks::erase(const Block* block) {
-  const auto [run, index] = lower_bound(block->size, block->position);
+void FreeBlocks::erase(const Block* block) { erase_at(lower_bound(block->size, block->position)); }
+
+void FreeBlocks::replace(size_t size, Position position, Block* block) {
+  const Place place = lower_bound(size, position);
+  const auto [run, index] = place;
+  std::vector<Entry>& entries = runs_[run];
+  const Entry entry{block->size, block->position, block};
+  const bool follows = index != 0 ? entries[index - 1].before(entry.size, entry.position) : run == 0;
+  const bool precedes = index + 1 != entries.size()
+                            ? entry.before(entries[index + 1].size, entries[index + 1].position)
+                            : run + 1 == runs_.size();
+  if (follows && precedes) [[likely]] {
+    entries[index] = entry;
+    return;
+  }
+  erase_at(place);
+  insert(block);
+}
+
+void FreeBlocks::erase_at(Place place) {
+  const auto [run, index] = place;
   runs_[run].erase(runs_[run].begin() + static_cast<std::ptrdiff_t>(index));
   // The last run is kept: a pool that becomes empty and full again takes no memory from the host.
   if (runs_[run].empty() && runs_.size() > 1) runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(run));

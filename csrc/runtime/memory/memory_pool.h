@@ -77,6 +77,9 @@ class FreeBlocks {
   Block* after(const Block& block) const;
   void insert(Block* block);
   void erase(const Block* block);
+  // `block` enters, and the block leaves that had this size and position: most often one is a part of the
+  // other, and no entry moves.
+  void replace(size_t size, Position position, Block* block);
   // In order.
   std::vector<Block*> all() const;
 
@@ -96,6 +99,7 @@ class FreeBlocks {
 
   // Of the first entry that is not before (size, position); the last run's end if there is none.
   Place lower_bound(size_t size, Position position) const;
+  void erase_at(Place place);
 
   std::vector<std::vector<Entry>> runs_;  // a run is empty only if it is the sole run
 };

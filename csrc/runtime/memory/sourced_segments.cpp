@@ -6,8 +6,7 @@
 
 namespace loom::runtime {
 
-// A free block that is all of a new segment, not in the index of free blocks; null when the source has no
-// more.
+// A free block that is all of a new segment; null when the source has no more.
 Block* CachingAllocator::sourced_segment(Guard& lock, Pool& pool, const SourceRef& source, size_t bytes,
                                          int64_t stream, const Context& context) {
   const MemorySource::Place place{logical_device_, driver_index_, streams_->stream(stream)};
