@@ -59,3 +59,28 @@ def test_an_op_has_more_calls_than_plans() -> None:
         results = [torch.neg(memory[:size]) for size in range(1, 5000)]
         assert all(result.shape == (size,) for size, result in enumerate(results, 1))
         assert [results[size][-1].item() for size in (0, 128, 4998)] == [0, -128, -4998]
+
+
+def test_operands_of_other_metadata_take_tensors_of_the_engine_in_turns() -> None:
+    memory = torch.arange(64, dtype=torch.float32)
+    for _ in range(3):
+        for sizes, strides, offset in (
+            ((4, 4), (4, 1), 0),
+            ((4, 4), (1, 4), 0),
+            ((4, 4), (4, 1), 3),
+            ((16,), (2,), 1),
+        ):
+            x = memory.as_strided(sizes, strides, offset)
+            own = memory.to("loom").as_strided(sizes, strides, offset)
+            assert torch.equal((own + own.flip(0)).cpu(), x + x.flip(0))
+            assert torch.equal(own.to(torch.int64).add(1).cpu(), x.to(torch.int64).add(1))
+
+
+def test_a_result_that_a_kernel_resizes_leaves_no_metadata_behind() -> None:
+    x, y = torch.ones(3, 5, device="loom"), torch.ones(2, device="loom")
+    for _ in range(3):
+        out = torch.empty(0, device="loom")
+        assert torch.add(x, x, out=out).shape == (3, 5)
+        assert torch.add(y, y).tolist() == [2.0, 2.0]
+        assert torch.add(out, x).sum().item() == 45
+        assert torch.add(torch.empty(0, device="loom"), 1).shape == (0,)

@@ -3,6 +3,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorOptions.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -27,19 +28,47 @@ class AliasImpl final : public c10::TensorImpl {
     copy_generic_tensor_metadata(original, this);
     device_opt_ = device;
     if (original->is_wrapped_number()) set_wrapped_number(true);
+    mix_metadata();
   }
+
+  // Whether take_metadata() would change nothing. What is kept for reuse is no number of Python's.
+  bool has_metadata_of(const c10::TensorImpl* original) const {
+    return data_type_ == original->dtype() && storage_offset_ == original->storage_offset() &&
+           is_same(sizes_and_strides_.sizes_arrayref(), original->sizes()) &&
+           is_same(sizes_and_strides_.strides_arrayref(), original->strides()) &&
+           !original->is_wrapped_number();
+  }
+
+  const CallKey& key() const { return key_; }
+
+ private:
+  static bool is_same(at::IntArrayRef own, at::IntArrayRef other) {
+    if (own.size() != other.size()) return false;
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i] != other[i]) return false;
+    }
+    return true;
+  }
+
+  void mix_metadata() {
+    KeyMixer mixer;
+    mixer.add(static_cast<uint64_t>(dtype().toScalarType()) |
+                  static_cast<uint64_t>(is_wrapped_number()) << 8 | static_cast<uint64_t>(dim()) << 16,
+              (key_set_ & kMathBits).raw_repr());
+    const at::IntArrayRef own_sizes = sizes(), own_strides = strides();
+    for (size_t i = 0; i < own_sizes.size(); ++i) {
+      mixer.add(static_cast<uint64_t>(own_sizes[i]), static_cast<uint64_t>(own_strides[i]));
+    }
+    key_ = mixer.key();
+  }
+
+  CallKey key_;
 };
+
+AliasImpl* impl_of(const at::Tensor& alias) { return static_cast<AliasImpl*>(alias.unsafeGetTensorImpl()); }
 
 c10::StorageImpl* storage_of(const at::Tensor& alias) {
   return alias.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
-
-// The keys of a new tensor of an engine, without conjugate, negative or zero bits.
-DispatchKeySet fresh_keys(c10::DeviceType engine) {
-  const c10::DispatchKey key = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(engine));
-  const at::Tensor fresh = at::detail::make_tensor<c10::TensorImpl>(
-      alias_storage(nullptr, 0, engine), DispatchKeySet(key), caffe2::TypeMeta::Make<float>());
-  return fresh.key_set();
 }
 
 // Of one thread and one engine at a time.
@@ -51,19 +80,22 @@ class AliasPool {
   }
 
   void give_back(at::Tensor&& alias) {
-    c10::TensorImpl* impl = alias.unsafeGetTensorImpl();
-    if (count_ == aliases_.size() || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1)
+    AliasImpl* const impl = impl_of(alias);
+    if (impl->key_set() != keys_ && !choose(impl)) return;
+    if (count_ == aliases_.size() || alias.use_count() != 1 || impl->unsafe_storage().use_count() != 1 ||
+        impl->is_wrapped_number()) {
       return;
-    if (impl->device_type() != engine_ && !choose(impl->device_type())) return;
-    if (impl->key_set() != keys_ || impl->is_inference() || impl->is_wrapped_number()) return;
+    }
     aliases_[count_++] = std::move(alias);
   }
 
  private:
-  bool choose(c10::DeviceType engine) {
-    if (count_ != 0) return false;
-    engine_ = engine;
-    keys_ = fresh_keys(engine);
+  // Whether aliases with the keys of this one are kept from now on: not those of inference mode, nor with
+  // conjugate or negative bits.
+  bool choose(AliasImpl* alias) {
+    if (count_ != 0 || alias->is_inference() || !(alias->key_set() & kMathBits).empty()) return false;
+    engine_ = alias->device_type();
+    keys_ = alias->key_set();
     return true;
   }
 
@@ -110,7 +142,7 @@ at::Tensor reuse_alias(void* data, size_t bytes, c10::DeviceType engine, const c
   at::Tensor alias = pool->take(engine);
   if (!alias.defined()) return alias;
   point_alias(alias, data, bytes);
-  refresh_alias(alias, original);
+  if (!impl_of(alias)->has_metadata_of(original)) refresh_alias(alias, original);
   return alias;
 }
 
@@ -133,7 +165,9 @@ void point_alias(const at::Tensor& alias, void* data, size_t bytes) {
 }
 
 void refresh_alias(const at::Tensor& alias, const c10::TensorImpl* original) {
-  static_cast<AliasImpl*>(alias.unsafeGetTensorImpl())->take_metadata(original);
+  impl_of(alias)->take_metadata(original);
 }
+
+const CallKey& metadata_key(const at::Tensor& alias) { return impl_of(alias)->key(); }
 
 }  // namespace loom::glue

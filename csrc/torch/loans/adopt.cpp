@@ -146,8 +146,9 @@ void Lending::write_back() {
       }
       storage->set_nbytes(alias_storage->nbytes());
     }
-    if (alias->sizes() != original->sizes() || alias->strides() != original->strides() ||
-        alias->storage_offset() != original->storage_offset()) {
+    loan.may_have_changed = alias->sizes() != original->sizes() || alias->strides() != original->strides() ||
+                            alias->storage_offset() != original->storage_offset();
+    if (loan.may_have_changed) {
       original->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
     }
     // Some kernels leave their result conjugated and say so by the bit (linalg.lu_solve).

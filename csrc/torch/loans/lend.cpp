@@ -25,14 +25,14 @@ namespace {
 
 using c10::DispatchKey;
 
-// Where the engine reaches a storage.
-void* data_of(c10::StorageImpl* storage, bool is_written) {
-  return runtime::engine_address(device_data(storage, is_written));
+// Where the engine of a device reaches a storage of it.
+void* data_of(const runtime::Device& device, c10::StorageImpl* storage, bool is_written) {
+  return device.runtime().engine_address(device_data(storage, is_written));
 }
 
 // A storage lent for reading is now lent for writing: copy-on-write gives it memory of its own only then.
-void make_writable(const at::Tensor& alias, c10::StorageImpl* original) {
-  void* data = data_of(original, true);
+void make_writable(const runtime::Device& device, const at::Tensor& alias, c10::StorageImpl* original) {
+  void* data = data_of(device, original, true);
   if (alias.storage().data() != data) point_alias(alias, data);
 }
 
@@ -87,11 +87,12 @@ void Lending::begin_description() {
 }
 
 Lending::~Lending() {
-  if (target_ == nullptr || !target_->runs_kernels()) return;
-  if (has_learned_ || teaches_cost_) [[unlikely]]
+  if (has_news_) [[unlikely]]
     keep_news();
-  for (Loan& loan : loans_) {
-    give_back_alias(std::move(loan.alias));
+  if (target_ == nullptr || !target_->runs_kernels()) return;
+  // In the reverse order, so that the operands of a call like this one find their own aliases.
+  for (auto loan = loans_.end(); loan != loans_.begin();) {
+    if (!(--loan)->may_have_changed) give_back_alias(std::move(loan->alias));
   }
 }
 
@@ -159,7 +160,7 @@ void Lending::choose_or_check(const at::Tensor& tensor) {
 namespace {
 
 // What an operand begins with in a key.
-enum Mark : uint64_t { kUndefined = 1, kHost, kDevice, kRepeated, kShared };
+enum Mark : uint64_t { kUndefined = 1, kHost, kRepeated, kShared };
 
 }  // namespace
 
@@ -168,15 +169,6 @@ void Lending::mix_sizes(const c10::TensorImpl* impl) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     mix(static_cast<uint64_t>(sizes[i]), static_cast<uint64_t>(strides[i]));
   }
-}
-
-void Lending::mix_operand(const c10::TensorImpl* impl) {
-  const auto dtype = static_cast<uint64_t>(impl->dtype().toScalarType());
-  dtypes_ |= DtypeSet{1} << dtype;
-  mix(kDevice | dtype << 8 | static_cast<uint64_t>(impl->is_wrapped_number()) << 16 |
-          static_cast<uint64_t>(impl->dim()) << 24,
-      (impl->key_set() & kMathBits).raw_repr());
-  mix_sizes(impl);
 }
 
 at::Tensor Lending::lend_element(const at::Tensor& tensor, bool is_written) {
@@ -206,22 +198,24 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     return lend_special(tensor, is_written);
 
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  mix_operand(impl);
+  dtypes_ |= DtypeSet{1} << static_cast<uint64_t>(impl->dtype().toScalarType());
   c10::Storage storage;
   c10::StorageImpl* original_storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  check_has_memory(tensor, op_name());
+  if (impl->storage().data() == nullptr) [[unlikely]]
+    check_has_memory(tensor, op_name());
   for (size_t i = 0; i < search_limit; ++i) {
     Loan& loan = loans_[i];
     if (loan.original().unsafeGetTensorImpl() == impl) {
       loan.is_written |= is_written;
-      if (is_written) make_writable(loan.alias, original_storage);
+      loan.may_have_changed |= is_written;
+      if (is_written) make_writable(*target_, loan.alias, original_storage);
       mix(kRepeated, i);
       repeats_.push_back({loans_.size(), i, is_written});
       return loan.alias;
     }
     // Views of one storage stay views of one storage: the kernel's overlap checks depend on it.
     if (loan.original().unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() == original_storage) {
-      if (is_written) make_writable(loan.alias, original_storage);
+      if (is_written) make_writable(*target_, loan.alias, original_storage);
       if (!storage) {
         mix(kShared, i);
         const int64_t distance = impl->storage_offset() - loan.original().storage_offset();
@@ -233,7 +227,7 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
   at::Tensor alias;
   if (!storage) {
     const c10::DeviceType engine = engine_type(*target_);
-    void* const data = data_of(original_storage, is_written);
+    void* const data = data_of(*target_, original_storage, is_written);
     if (is_written && original_storage->nbytes() >= host_memory::kLargeBytes && target_->runs_kernels())
         [[unlikely]]
       check_host_room(data, original_storage->nbytes());
@@ -241,6 +235,8 @@ const at::Tensor& Lending::lend_checked(const at::Tensor& tensor, bool is_writte
     if (!alias.defined()) storage = alias_storage(data, original_storage->nbytes(), engine);
   }
   if (!alias.defined()) alias = make_alias(std::move(storage), engine_keys(), impl);
+  const CallKey& metadata = metadata_key(alias);
+  mix(metadata.first, metadata.second);
   using Held = c10::MaybeOwned<at::Tensor>;
   return loans_
       .emplace_back(hold == Hold::kBorrowed ? Held::borrowed(tensor) : Held::owned(at::Tensor(tensor)),
@@ -261,7 +257,7 @@ void Lending::resize_loan(size_t index, at::IntArrayRef sizes, at::IntArrayRef s
                                                         static_cast<size_t>(original->storage_offset()));
   if (bytes > original->unsafe_storage().nbytes()) resize_storage(original->unsafe_storage(), bytes);
   c10::StorageImpl* storage = original->unsafe_storage().unsafeGetStorageImpl();
-  point_alias(loan.alias, data_of(storage, true), storage->nbytes());
+  point_alias(loan.alias, data_of(*target_, storage, true), storage->nbytes());
   refresh_alias(loan.alias, original);
 }
 
@@ -309,8 +305,10 @@ void Lending::submit(runtime::StreamRef stream, const driver::Kernel& kernel,
 void Lending::finish_described() {
   if (!description_->has_begun()) return;
   translated([&] { description_->end(); });
-  if (teaches_cost_) [[unlikely]]
+  if (teaches_cost_) [[unlikely]] {
     plan_.cost = runtime::simulated::last_cost();
+    has_news_ = true;
+  }
 }
 
 void Lending::run_kernel(Body body, void* context) {

@@ -31,12 +31,17 @@ inline std::atomic<bool> has_asserted{false};
 // An operand and the engine's tensor over its memory.
 struct Loan {
   Loan(c10::MaybeOwned<at::Tensor> tensor, at::Tensor own_alias, bool writes)
-      : held(std::move(tensor)), alias(std::move(own_alias)), is_written(writes), is_written_first(writes) {}
+      : held(std::move(tensor)),
+        alias(std::move(own_alias)),
+        is_written(writes),
+        is_written_first(writes),
+        may_have_changed(writes) {}
 
   c10::MaybeOwned<at::Tensor> held;
   at::Tensor alias;
   bool is_written;
   bool is_written_first;  // by the argument that it was lent for; others may follow
+  bool may_have_changed;  // the alias: a kernel that writes may resize
   const at::Tensor& original() const { return *held; }
 };
 
@@ -75,7 +80,7 @@ class Lending {
   bool runs_in_place();
 
   // Once all arguments are lent or mixed in: whether the plan of such calls is known. Otherwise the caller
-  // works it out (dispatch/plan.h), and sets it. What this call shows besides is added to it, at the end.
+  // works it out (dispatch/plan.h), and sets it. With what this call shows besides it is kept at the end.
   bool find_plan() {
     const auto place = static_cast<uint64_t>(device());
     plan_key_ = key_.key(place, static_cast<uint64_t>(target_->runtime().world()));
@@ -87,7 +92,7 @@ class Lending {
   }
   void set_plan(const CallPlan& plan) {
     plan_ = plan;
-    op_.plans.put(plan_key_, plan_);
+    has_news_ = true;
   }
   const CallPlan& plan() const { return plan_; }
 
@@ -154,7 +159,8 @@ class Lending {
   template <typename F>
   void run(F&& work) {
     run_kernel(&call<std::remove_reference_t<F>>, const_cast<void*>(static_cast<const void*>(&work)));
-    has_learned_ = learns_;
+    if (learns_) [[unlikely]]
+      has_learned_ = has_news_ = true;
   }
 
   // The device the op runs on: that of the operands, or the device that an argument names, or the current
@@ -223,7 +229,6 @@ class Lending {
   bool has_moved(const Loan& loan) const;
   bool make_own(c10::DataPtr& memory, size_t bytes);
   void copy_from_host(void* destination, const void* source, size_t bytes);
-  void mix_operand(const c10::TensorImpl* impl);
   void mix_sizes(const c10::TensorImpl* impl);
 
   // What they return stays where it is until the next operand is lent.
@@ -263,6 +268,7 @@ class Lending {
   int64_t cost_ = runtime::simulated::kNoCost;  // where the clock needs nothing else
   bool teaches_cost_ = false;                   // the cost of this described call becomes the plan's
   bool learns_ = false, has_learned_ = false;   // which of its allocations become outputs
+  bool has_news_ = false;                       // the plan is new, or more is known of it
   DtypeSet dtypes_ = kAnyOp;
   OutputAllocations allocations_ = OutputAllocations::learning();
   OutputMask learned_ = 0;
