@@ -35,7 +35,7 @@ bool is_among(const std::string_view (&names)[kSize], std::string_view name) {
 }
 
 bool has_cuda_kernels(const at::Tensor& tensor) {
-  return device_type() == c10::DeviceType::CUDA && tensor.device().type() == device_type() &&
+  return FastRoute::is_asked() && tensor.device().type() == device_type() &&
          devices().device(tensor.device().index()).chip().is_gpu;
 }
 

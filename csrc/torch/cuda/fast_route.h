@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "torch/core/device_type.h"
+
 namespace loom::glue {
 
 // Is given the arguments of a call, in their order. Holds views of the lists: it must not outlast the call.
@@ -29,6 +31,8 @@ class FastRoute {
 
   // Where the chip is no GPU, or known by another name than cuda, one kernel takes every list.
   bool is_taken() const;
+  // False under other names: then no route need be made.
+  static bool is_asked() { return device_type() == c10::DeviceType::CUDA; }
 
  private:
   const std::string_view op_;

@@ -184,9 +184,12 @@ struct Borrowed<At, Return(Arguments...)> {
     if constexpr ((std::is_same_v<Arguments, at::TensorList> || ...)) {
       DeviceSpan span;
       (add_list(span, arguments), ...);
-      FastRoute route(At::name);
-      (route.add(arguments), ...);
-      if (span.is_mixed() || !has_foreach() || !route.is_taken()) {
+      const auto takes_fast_route = [&] {
+        FastRoute route(At::name);
+        (route.add(arguments), ...);
+        return route.is_taken();
+      };
+      if (span.is_mixed() || !has_foreach() || (FastRoute::is_asked() && !takes_fast_route())) {
         return At::redispatch(one_by_one_keys(), std::forward<Arguments>(arguments)...);
       }
     }
