@@ -3,7 +3,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "numerics/formats.h"
@@ -58,14 +57,5 @@ inline uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
 
 // The values of a block, rounded to a block format; infinities and NaNs are counted.
 void quantize_block(Format format, const float* in, float* out, int64_t count, Counts& counts);
-
-inline float quantize_integer(Format format, float value, Counts& counts) {
-  if (std::isnan(value) || std::isinf(value)) ++counts.values;
-  if (std::isnan(value)) return 0.0f;
-  const IntegerRange range = integer_range(format);
-  double rounded = std::nearbyint(static_cast<double>(value));
-  rounded = rounded < range.low ? range.low : rounded > range.high ? range.high : rounded;
-  return static_cast<float>(rounded) + 0.0f;  // no integer is -0
-}
 
 }  // namespace loom::numerics::scalar

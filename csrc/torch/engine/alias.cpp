@@ -3,7 +3,6 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorOptions.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
