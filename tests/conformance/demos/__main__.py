@@ -27,6 +27,7 @@ from pathlib import Path
 
 import torch
 
+from tests.conformance.suites import first_line
 from tools.blocks import markdown_table, replace_block
 
 ROOT = Path(__file__).parents[3]
@@ -37,6 +38,8 @@ PRELOADED = ("torch", "torchvision", "transformers", "timm", "PIL.Image", "torch
 NOT_RUN = {
     "nlp_demos/falcon": "a model of 7 billion parameters with layers of the demo's own",
     "nlp_demos/fuyu8b": "a model of 8 billion parameters with layers of the demo's own",
+    "nlp_demos/phi2": "512 tokens without a cache of keys: takes minutes on two cores",
+    "nlp_demos/qwen1_5": "512 tokens without a cache of keys: takes minutes on two cores",
 }
 # Files that demos import, in folders that hold nothing else.
 NO_DEMOS = ("utils", "holli_src")
@@ -150,11 +153,13 @@ def reason_of(result: Result) -> str:
         found = re.search(pattern, result.error)
         if found:
             return found.expand(words)
-    return result.error.replace("|", "/")[:160] if result.error else f"correlates by {result.pcc:.4f}"
+    return first_line(result.error) if result.error else f"correlates by {result.pcc:.4f}"
 
 
 def name_of(demo: str) -> str:
-    """Return the name of a demo in the table: its file's, of a loader its folder."""
+    """Return the name of a demo in the table: its file's, with folders where several share that."""
+    if demo.startswith("examples/"):
+        return demo.removeprefix("examples/")
     folder, _, file = demo.rpartition("/")
     return folder.removeprefix("third_party/tt_forge_models/") if file == "loader.py" else file
 
