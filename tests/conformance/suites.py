@@ -30,8 +30,8 @@ INTRODUCTION = (
     "Test files of other projects, unmodified, under `loom run -m pytest`. Each section is written by\n"
     "`python -m tests.conformance.suites FOLDER --title TITLE`, which takes the folder of their sources.\n"
     "*needs* counts failures of tests that need what is not here: a compiled CUDA kernel, Triton, a library\n"
-    "of NVIDIA's, a package, the network, or the PyTorch that they were written for. The rate is passed /\n"
-    "(passed + failed), without those.\n"
+    "of NVIDIA's, a package, the network, a larger device, or the PyTorch that they were written for. The\n"
+    "rate is passed / (passed + failed), without those.\n"
 )
 MESSAGE_CHARACTERS = 160
 _WHOLE = "the file"  # in the place of a test
@@ -44,6 +44,7 @@ NEEDS = {
     "the SciPy that it was written for": r"Parameter Nx=0 is not a positive integer",
     "a CUDA kernel or Triton": (
         r"mta_called|nvcc|\.cu\b|CUDA_HOME|libtorch_cuda|ninja is required"
+        r"|xFormers wasn't build with CUDA support|The operator '(?!aten::)\w+::\w+' is not implemented"
         r"|[Tt]riton (is )?not (available|installed)|working triton installation|No module named 'triton'"
     ),
     "a library of NVIDIA's": (
@@ -114,9 +115,12 @@ def read_reports(reports: Iterable[Path]) -> list[FileResult]:
     for report in reports:
         seen: dict[str, dict[str, Failure | bool]] = {}
         for case in ElementTree.parse(report).iter("testcase"):
+            if case.get("name") is None:  # of a run that was interrupted
+                continue
             module, _, group = (case.get("classname") or "").rpartition(".")
-            if not module:
-                module, group = group, ""
+            # Of a function the module alone, behind its folders where tests run in another one.
+            if not module or group.startswith("test_"):
+                module, group = case.get("classname") or "", ""
             file, test = f"{module.rpartition('.')[2]}.py", f"{group}.{case.get('name')}"
             if not case.get("classname"):  # what could not be imported
                 file, test = f"{case.get('name')}.py", _WHOLE

@@ -198,3 +198,13 @@ def test_what_fails_on_the_cpu_too_is_of_an_older_pytorch(
     )
     assert "TestOpsCUDA.test_each_cuda[a-b]: [the PyTorch that it was written for]" in printed
     assert "TestOpsCUDA.test_new_cuda: [failed] ValueError" in printed
+
+
+def test_functions_of_modules_in_folders(tmp_path: Path) -> None:
+    report = tmp_path / "1.xml"
+    report.write_text(
+        "<testsuites><testsuite><testcase classname='tests.ops.test_gla' name='test_chunk[1]'/>"
+        "<testcase classname='tests.ops.test_gla.TestA' name='test_b'/><testcase/></testsuite></testsuites>"
+    )
+    (found,) = suites.read_reports([report])
+    assert (found.name, found.passed) == ("test_gla.py", 2)
