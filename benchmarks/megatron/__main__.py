@@ -63,7 +63,8 @@ def planned(arguments: Arguments, topology: str, only_last: bool) -> Figures:
     of_stage = WORLD_SIZE // arguments.pipeline
     last = WORLD_SIZE - 1
     ranks = [last] if only_last else list(range(of_stage - 1, WORLD_SIZE, of_stage))
-    allocated = multiprocessing.Array("q", WORLD_SIZE)
+    # One that ranks have whether they are forked or new processes.
+    allocated = multiprocessing.get_context("spawn").Array("q", WORLD_SIZE)
     capability = chips.load(topologies.load(topology).chip).capability_major
     kept = {name: os.environ.pop(name, None) for name in _REPRODUCIBLE}
     try:

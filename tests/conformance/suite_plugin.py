@@ -43,6 +43,10 @@ def _has_triton_on_cuda(module: ModuleType) -> bool:
     return bool(module.HAS_CUDA_AND_TRITON)
 
 
+def _has_triton_on_xpu(module: ModuleType) -> bool:
+    return bool(module.HAS_XPU_AND_TRITON)
+
+
 def _is_cpu(module: ModuleType) -> Callable[[], bool]:
     """Return the helper of triton-cpu's that says whether kernels are compiled for its own backend."""
     return lambda: False
@@ -64,7 +68,7 @@ def _skip_ops(module: ModuleType) -> Callable[..., Any]:
 # By the module of the helpers: the name that it lacks, and what makes its value from that module.
 NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
     f"{HELPERS}.common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
-    f"{HELPERS}.inductor_utils": {"HAS_CUDA": _has_triton_on_cuda},
+    f"{HELPERS}.inductor_utils": {"HAS_CUDA": _has_triton_on_cuda, "HAS_XPU": _has_triton_on_xpu},
     f"{HELPERS}.triton_utils": {"HAS_CUDA": _has_triton_on_cuda},
     f"{HELPERS}.common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
     f"{HELPERS}.common_nn": {"new_module_tests": _module_tests},

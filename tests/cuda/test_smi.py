@@ -66,9 +66,9 @@ def test_smi_shows_the_chips_of_those_who_use_them() -> None:
     assert (used["index"], used["name"], used["processes"]) == (
         2,
         a100.product_name,
-        {str(user.pid): 120 << 20},
+        {str(user.pid): 544 + 120 << 20},  # the context, in pages of 2 MiB, and tensors
     )
-    assert used["memory_total_bytes"] == a100.memory_bytes
+    assert used["memory_total_bytes"] == a100.total_memory_bytes
     assert used["power_limit_milliwatts"] == 1000 * a100.power_max_watts
     assert used["uuid"] not in (first["uuid"], "")
-    assert f"120MiB / {a100.memory_bytes >> 20}MiB" in table
+    assert f"664MiB / {a100.total_memory_bytes >> 20}MiB" in table

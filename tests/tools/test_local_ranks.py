@@ -13,7 +13,9 @@ PROGRAM = Path(__file__).parent / "programs" / "local_ranks" / "eight.py"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_LOOM_")}
+    # Unbuffered, the lines of ranks would run into one another.
+    left_out = ("TORCH_LOOM_", "PYTHONUNBUFFERED")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     command = [sys.executable, "-m", "torch_loom.tools.cli", "run", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
 

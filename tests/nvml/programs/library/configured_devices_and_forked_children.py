@@ -19,7 +19,7 @@ def used():
     return [(each.pid, each.usedGpuMemory) for each in users]
 
 
-assert used() == [(os.getpid(), 40 << 20)]
+assert used() == [(os.getpid(), 544 + 40 << 20)]  # the context, in pages of 2 MiB, and the tensor
 parent, child = os.getpid(), os.fork()
 if child == 0:
     try:
