@@ -19,7 +19,9 @@ def used():
     return [(each.pid, each.usedGpuMemory) for each in users]
 
 
-assert used() == [(os.getpid(), 544 + 40 << 20)]  # the context, in pages of 2 MiB, and the tensor
+TAKEN = 544 + 40 << 20  # the context, in pages of 2 MiB, and the tensor
+
+assert used() == [(os.getpid(), TAKEN)]
 parent, child = os.getpid(), os.fork()
 if child == 0:
     try:
@@ -29,4 +31,4 @@ if child == 0:
     finally:
         os._exit(2)
 assert os.waitpid(child, 0)[1] == 0
-assert used() == [(parent, 40 << 20)], "asking has given up the lock of the parent"
+assert used() == [(parent, TAKEN)], "asking has given up the lock of the parent"
