@@ -43,6 +43,14 @@ def _has_triton_on_cuda(module: ModuleType) -> bool:
     return bool(module.HAS_CUDA_AND_TRITON)
 
 
+def _requires_triton_on_cuda(module: ModuleType) -> Any:
+    return module.requires_cuda_and_triton
+
+
+def _inline_assembly(module: ModuleType) -> Any:
+    return module.inline_asm_kernel_is_pure_true
+
+
 def _has_triton_on_xpu(module: ModuleType) -> bool:
     return bool(module.HAS_XPU_AND_TRITON)
 
@@ -69,7 +77,11 @@ def _skip_ops(module: ModuleType) -> Callable[..., Any]:
 NAMES: dict[str, dict[str, Callable[[ModuleType], Any]]] = {
     f"{HELPERS}.common_cuda": {"tf32_is_not_fp32": _is_tf32_lossy},
     f"{HELPERS}.inductor_utils": {"HAS_CUDA": _has_triton_on_cuda, "HAS_XPU": _has_triton_on_xpu},
-    f"{HELPERS}.triton_utils": {"HAS_CUDA": _has_triton_on_cuda},
+    f"{HELPERS}.triton_utils": {
+        "HAS_CUDA": _has_triton_on_cuda,
+        "requires_cuda": _requires_triton_on_cuda,
+        "inline_asm_kernel": _inline_assembly,
+    },
     f"{HELPERS}.common_mkldnn": {"bf32_on_and_off": _lowered_precisions},
     f"{HELPERS}.common_nn": {"new_module_tests": _module_tests},
     f"{HELPERS}.common_methods_invocations": {

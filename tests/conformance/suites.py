@@ -56,6 +56,7 @@ NEEDS = {
     OLDER_PYTORCH: (
         r"keyword argument 'names'|names=tuple|GRAPH_EXECUTOR must be set"
         r"|cannot import name '\w+' from 'torch\.(?!cuda\b)"
+        r"|module 'triton\.tools' has no attribute 'experimental_descriptor'"
     ),
 }
 # Of one file alone, by its name: texts that elsewhere would hide a failure of this project's.
