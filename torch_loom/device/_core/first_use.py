@@ -287,9 +287,9 @@ def _is_own_memory(chip: _C.Chip, memory_bytes: int) -> bool:
 
 def driver_memory_bytes(index: int) -> int:
     """Return what a device's driver keeps of its memory, which no process is said to use."""
-    total = int(str(_C.device_properties(index)["total_memory"]))
-    figures = _chip_figures(index)
-    return int(figures["driver_memory_bytes"]) if _is_own_memory(_C.chip(index), total) else 0
+    _, total_bytes = _C.mem_get_info(index)
+    is_own = _is_own_memory(_C.chip(index), total_bytes)
+    return int(_chip_figures(index)["driver_memory_bytes"]) if is_own else 0
 
 
 def see_dry_run(devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]) -> str | None:

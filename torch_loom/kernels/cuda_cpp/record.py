@@ -6,7 +6,6 @@ Only where ``TORCH_LOOM_KERNEL_REPORT`` names a folder: each process writes a fi
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from torch_loom import config
 from torch_loom.chips.chip import Chip
 from torch_loom.chips.estimator import Estimator
+from torch_loom.kernels import report_file
 
 _ENDS = (".cu", ".cuh", ".h", ".hpp", ".hip", ".cpp")
 
@@ -122,9 +122,7 @@ class Recorder:
         """Write the file of this process, if it launched anything. A forked child has none of its own."""
         if not self._launches or os.getpid() != self._pid:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"kernels-cuda-{os.getpid()}.json"
-        path.write_text(json.dumps(self.summary()), encoding="utf-8")
+        report_file.write(self._folder, "cuda", self.summary())
 
 
 def definition(text: str, function: str) -> tuple[int, str]:

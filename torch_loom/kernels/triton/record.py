@@ -6,7 +6,6 @@ Only where ``TORCH_LOOM_KERNEL_REPORT`` names a folder: each process writes a fi
 from __future__ import annotations
 
 import atexit
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from torch_loom import config
 from torch_loom.chips import rates
 from torch_loom.chips.cost import launches
+from torch_loom.kernels import report_file
 from torch_loom.kernels.triton.device_chips import chip_of
 from torch_loom.kernels.triton.forecast import footprint
 from torch_loom.kernels.triton.library import Loaded
@@ -94,9 +94,7 @@ class Recorder:
         """Write the file of this process, if it launched anything. A forked child has none of its own."""
         if not self._kernels or os.getpid() != self._pid:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"kernels-{os.getpid()}.json"
-        path.write_text(json.dumps(self.summary()), encoding="utf-8")
+        report_file.write(self._folder, "triton", self.summary())
 
 
 def _file_of(function: Any) -> str:

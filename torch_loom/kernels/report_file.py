@@ -1,0 +1,16 @@
+"""The files that `loom kernels` reads: what a process launched, written at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+
+def write(folder: Path, kind: str, summary: object) -> None:
+    """Write the file of this process, for kernels of one kind: whole, or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"kernels-{kind}-{os.getpid()}.json"
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(summary), encoding="utf-8")
+    os.replace(unfinished, path)
