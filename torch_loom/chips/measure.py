@@ -3,18 +3,24 @@
 It runs under any PyTorch since 2.9 with CUDA and needs nothing of torch-loom: copy this file to the machine
 with the GPU, `python measure.py --out sweep.json`. Each op is captured twenty times into a graph and the
 replays are timed, so that the host has no part in it; host copies, which a graph cannot hold, are timed
-between two events.
+between two events. Each op and dtype has its turn before any has a second, so that a run cut short, by
+``--seconds`` or Ctrl-C, has measured the most that its time allows; what was measured is written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+import random
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -91,13 +97,101 @@ SHAPES: dict[str, list[list[int]]] = {
 }
 COPIES = ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
 QUICK_ELEMENTS = 1 << 20
+SECONDS = 300.0
+# Sizes that no list favours, drawn once: of each op so many.
+SAMPLED = {"mm": 40, "linear": 30, "bmm": 24, "conv2d": 40, "conv2d_dgrad": 20, "conv2d_wgrad": 20}
+SAMPLED |= {"depthwise": 8, "depthwise_dgrad": 8, "depthwise_wgrad": 8, "softmax": 12, "layer_norm": 12}
+SAMPLED |= {"sum_dim": 8, "transpose_copy": 6, "sdpa": 10, "sdpa_backward": 6}
+SEED = 0
+# What one call of a sampled op computes and holds at most.
+MAX_FLOPS, MAX_ELEMENTS = 2e11, 1 << 27
+# Ops that take long are repeated less: each is timed for about so long.
+ENOUGH_MS = 40.0
+IMAGES = ("conv2d", "depthwise", "batch_norm", "max_pool2d")
 
 
-def _make(op: str, shape: list[int], dtype: torch.dtype, device: torch.device) -> Run:
+class Case(NamedTuple):
+    """One op to time: its shape, dtype, and how images lie (``nchw`` or ``nhwc``; empty for what is none)."""
+
+    op: str
+    shape: list[int]
+    dtype: str
+    layout: str = ""
+
+
+def _sampled(op: str) -> list[list[int]]:
+    """Return sizes drawn from the range that models have, the same at each run."""
+    draw = random.Random(f"{SEED} {op}")
+
+    def between(low: int, high: int, grain: int = 1) -> int:
+        size = math.exp(draw.uniform(math.log(low), math.log(high)))
+        return max(grain, round(size / grain) * grain)
+
+    def product() -> list[int]:
+        grain = draw.choice((1, 8, 64, 64))
+        return [between(16, 8192, grain) for _ in range(3)]
+
+    def convolution() -> list[int]:
+        image = draw.choice((7, 14, 28, 56, 112))
+        grain = draw.choice((8, 32, 32))
+        sizes = between(1, 64), between(16, 1024, grain), image, between(16, 1024, grain)
+        return [*sizes, draw.choice((1, 1, 3, 3, 5)), draw.choice((1, 1, 2))]
+
+    def depthwise() -> list[int]:
+        image = draw.choice((7, 14, 28, 56, 112))
+        return [between(1, 64), between(32, 1152, 8), image, draw.choice((3, 5, 7)), draw.choice((1, 1, 2))]
+
+    def attention() -> list[int]:
+        heads, width = draw.choice((4, 8, 12, 16, 32)), draw.choice((32, 64, 128))
+        return [between(1, 32), heads, between(64, 4096), width]
+
+    def batched() -> list[int]:
+        return [between(2, 256), between(16, 2048), draw.choice((32, 64, 80, 128)), between(16, 2048)]
+
+    makers: dict[str, Callable[[], list[int]]] = {
+        **dict.fromkeys(("mm", "linear"), product),
+        "bmm": batched,
+        **dict.fromkeys(("conv2d", "conv2d_dgrad", "conv2d_wgrad"), convolution),
+        **dict.fromkeys(("depthwise", "depthwise_dgrad", "depthwise_wgrad"), depthwise),
+        **dict.fromkeys(("sdpa", "sdpa_backward"), attention),
+    }
+    make = makers.get(op, lambda: [between(16, 65_536), between(32, 32_768)])
+    found: list[list[int]] = []
+    while len(found) < SAMPLED.get(op, 0):
+        shape = make()
+        if _work(op, shape) <= MAX_FLOPS and shape not in SHAPES[op] and _elements(op, shape) <= MAX_ELEMENTS:
+            found.append(shape)
+    return found
+
+
+def _work(op: str, shape: list[int]) -> float:
+    """Return about how many operations an op computes."""
+    if op.startswith("conv2d"):
+        count, channels, size, outputs, window, stride = shape
+        return 2.0 * count * channels * outputs * (size * window / stride) ** 2
+    if op.startswith("sdpa"):
+        return 4.0 * shape[0] * shape[1] * shape[2] ** 2 * shape[3]
+    return 2.0 * math.prod(shape) if op in ("mm", "linear", "bmm") else 0.0
+
+
+def _elements(op: str, shape: list[int]) -> int:
+    """Return about how many elements an op's largest operand has."""
+    if op.startswith(("conv2d", "depthwise")):
+        return shape[0] * max(shape[1], shape[3] if op.startswith("conv2d") else 0) * shape[2] ** 2
+    if op in ("mm", "linear"):
+        return max(shape[0] * shape[1], shape[1] * shape[2], shape[0] * shape[2])
+    if op == "bmm":
+        return shape[0] * max(shape[1] * shape[2], shape[1] * shape[3], shape[2] * shape[3])
+    return math.prod(shape)
+
+
+def _make(case: Case, device: torch.device) -> Run:
     """Return a function that runs the op once."""
+    op, shape, dtype = case.op, case.shape, getattr(torch, case.dtype)
 
     def random(*sizes: int) -> torch.Tensor:
-        return torch.randn(*sizes, device=device).to(dtype)
+        made = torch.randn(*sizes, device=device).to(dtype)
+        return made.contiguous(memory_format=torch.channels_last) if case.layout == "nhwc" else made
 
     if op == "mm":
         a, b = random(shape[0], shape[1]), random(shape[1], shape[2])
@@ -194,13 +288,28 @@ class _Clock:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.module: Any = torch.get_device_module(device)
+        # Gradients run on the stream of their forward pass: what is captured lives on one that can be.
+        self.stream = self.module.Stream(device)
 
     def eager_ms(self, run: Run) -> float:
         """Return the median time of one call, the host's part included."""
         for _ in range(WARM_UPS):
             run()
-        found = []
-        for _ in range(REPEATS):
+        return self._median_ms(run, REPEATS)
+
+    def graph_ms(self, run: Run, once_ms: float) -> float:
+        """Return the median time of one call on the device alone, where one takes about ``once_ms``."""
+        calls = min(REPEATS, max(2, int(ENOUGH_MS / REPLAYS / once_ms)))
+        graph = self.module.CUDAGraph()
+        with self.module.graph(graph, stream=self.stream):
+            for _ in range(calls):
+                run()
+        graph.replay()
+        return self._median_ms(graph.replay, REPLAYS) / calls
+
+    def _median_ms(self, run: Run, most: int) -> float:
+        found: list[float] = []
+        while len(found) < most and (len(found) < 3 or sum(found) < ENOUGH_MS):
             start, end = (self.module.Event(enable_timing=True) for _ in range(2))
             self.module.synchronize()
             start.record()
@@ -210,52 +319,73 @@ class _Clock:
             found.append(start.elapsed_time(end))
         return float(statistics.median(found))
 
-    def graph_ms(self, run: Run) -> float:
-        """Return the median time of one call on the device alone."""
-        graph = self.module.CUDAGraph()
-        with self.module.graph(graph):
-            for _ in range(REPEATS):
-                run()
-        graph.replay()
-        found = []
-        for _ in range(REPLAYS):
-            start, end = (self.module.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end) / REPEATS)
-        return float(statistics.median(found))
 
-
-def _cases(quick: bool) -> Iterator[tuple[str, list[int], str]]:
-    for op, shapes in SHAPES.items():
+def _cases(quick: bool) -> Iterator[Case]:
+    """Yield what is to be timed: of each op, dtype and layout one shape, then of each the next."""
+    queues: list[list[Case]] = []
+    for op, listed in SHAPES.items():
+        shapes = [*listed, *_sampled(op)]
+        # The middle of the list first: sizes that are neither all start nor all memory.
+        shapes = shapes[len(listed) // 2 :] + shapes[: len(listed) // 2]
+        if quick:
+            shapes = [shape for shape in listed if math.prod(shape) <= QUICK_ELEMENTS]
         for dtype in ("uint8",) if op in COPIES else ("float32", "float16", "bfloat16"):
-            for shape in shapes:
-                elements = 1
-                for size in shape:
-                    elements *= size
-                if not quick or elements <= QUICK_ELEMENTS:
-                    yield op, shape, dtype
+            for layout in ("nchw", "nhwc") if op.startswith(IMAGES) else ("",):
+                queues.append([Case(op, shape, dtype, layout) for shape in shapes])
+    for turn in zip_longest(*queues):
+        yield from (case for case in turn if case is not None)
 
 
-def measure(device: str = "cuda", quick: bool = False) -> dict[str, Any]:
-    """Return a sweep: ``{"device", "torch", "ops": [{op, shape, dtype, ms, device_ms}]}``, milliseconds."""
-    where = torch.device(device)
-    clock = _Clock(where)
-    rows = []
-    for op, shape, dtype in _cases(quick):
-        run = _make(op, shape, getattr(torch, dtype), where)
-        row: dict[str, Any] = {"op": op, "shape": shape, "dtype": dtype, "ms": clock.eager_ms(run)}
-        if op not in COPIES:
-            row["device_ms"] = clock.graph_ms(run)
-        rows.append(row)
-        del run
+def _kernels(run: Run) -> list[str]:
+    """Return the names of the kernels that one call runs."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        run()
+        torch.cuda.synchronize()
+    on_device = torch.autograd.DeviceType.CUDA
+    return [event.name for event in found.events() or [] if event.device_type == on_device]
+
+
+def _row(clock: _Clock, case: Case) -> dict[str, Any]:
+    run = _make(case, clock.device)
+    row: dict[str, Any] = {"op": case.op, "shape": case.shape, "dtype": case.dtype}
+    if case.layout:
+        row["layout"] = case.layout
+    row["ms"] = clock.eager_ms(run)
+    if case.op not in COPIES:
+        row["device_ms"] = clock.graph_ms(run, row["ms"])
+    if clock.device.type == "cuda" and case.op.startswith(("conv2d", "depthwise")):
+        row["kernels"] = _kernels(run)
+    return row
+
+
+def measure(device: str = "cuda", quick: bool = False, seconds: float = SECONDS) -> dict[str, Any]:
+    """Return a sweep: ``{"device", "torch", "ops": [{op, shape, dtype, layout, ms, device_ms, kernels}]}``.
+
+    Times are milliseconds; rows have the last two keys and the layout where they mean something. What fails,
+    for want of memory, say, is left out, and what ``seconds`` or Ctrl-C cut off.
+    """
+    clock = _Clock(torch.device(device))
+    rows: list[dict[str, Any]] = []
+    end = time.monotonic() + seconds
+    try:
+        for case in _cases(quick):
+            if time.monotonic() > end:
+                break
+            try:
+                with clock.module.stream(clock.stream):
+                    rows.append(_row(clock, case))
+            except RuntimeError as error:
+                print(f"{' '.join(map(str, case))} left out: {str(error).splitlines()[0]}", file=sys.stderr)
+                clock.module.empty_cache()
+    except KeyboardInterrupt:
+        print(f"Stopped after {len(rows)} timings.", file=sys.stderr)
     return {"device": clock.module.get_device_name(), "torch": torch.__version__, "ops": rows}
 
 
-def run(out: str, device: str = "cuda", quick: bool = False) -> int:
-    """Measure and write the sweep; 1 where there is no such device."""
+def run(out: str, device: str = "cuda", quick: bool = False, seconds: float = SECONDS) -> int:
+    """Measure and write the sweep; 1 where there is no such device, or nothing was timed."""
     kind = torch.device(device).type
     module: Any = getattr(torch, kind, None)
     if module is None or not hasattr(module, "CUDAGraph") or not module.is_available():
@@ -264,8 +394,12 @@ def run(out: str, device: str = "cuda", quick: bool = False) -> int:
             file=sys.stderr,
         )
         return 1
-    content = measure(device, quick)
-    Path(out).write_text(json.dumps(content, indent=1), encoding="utf-8")
+    content = measure(device, quick, seconds)
+    if not content["ops"]:
+        return 1
+    temporary = Path(f"{out}.tmp")
+    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(temporary, out)
     print(f"{len(content['ops'])} timings of {content['device']} in {out}")
     return 0
 
@@ -275,5 +409,6 @@ if __name__ == "__main__":
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="stop after so long")
     options = parser.parse_args()
-    sys.exit(run(options.out, options.device, options.quick))
+    sys.exit(run(options.out, options.device, options.quick, options.seconds))
