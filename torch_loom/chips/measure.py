@@ -343,8 +343,7 @@ def _kernels(run: Run) -> list[str]:
     with profile(activities=[ProfilerActivity.CUDA]) as found:
         run()
         torch.cuda.synchronize()
-    on_device = torch.autograd.DeviceType.CUDA
-    return [event.name for event in found.events() or [] if event.device_type == on_device]
+    return [event.name for event in found.events() or [] if event.device_type.name == "CUDA"]
 
 
 def _row(clock: _Clock, case: Case) -> dict[str, Any]:

@@ -26,19 +26,42 @@ class CudaValue:
 
 
 _PYTORCH = "pytorch/pytorch"
+# Compared with results that cards gave: tests/cuda/card_values.json.
+_CARDS = "an H200 and an H100, torch 2.11, bit for bit"
 
 CUDA_VALUES: tuple[CudaValue, ...] = (
     CudaValue(
+        ("arange",),
+        "a floating dtype",
+        "each number is `start + step * i` with one rounding, in float32 for half precision",
+        f"RangeFactories.cu; {_CARDS}",
+    ),
+    CudaValue(
         ("copy_",),
-        "NaN and numbers out of range, from a floating dtype to int32 or int64",
-        "the end of the range that is nearer; of NaN 0, and from float64 or to int64 the least number",
-        f"{_PYTORCH}#140347; PTX ISA, cvt: conversions from floating point to integers",
+        "NaN and numbers out of range, from a floating dtype to an integer one",
+        "to int32 and int64 the end of the range that is nearer; of NaN 0, and from float64 or to int64 the "
+        "least number. Narrower integers are the lower bits of these: signed ones of int32, bytes of int64",
+        f"{_PYTORCH}#140347; PTX ISA, cvt: conversions from floating point to integers; {_CARDS}",
+    ),
+    CudaValue(
+        ("cumsum", "cumsum_", "cumprod", "cumprod_"),
+        "floating dtypes, of tensors with more than one row",
+        "along the innermost dimension by Sklansky's network, along others one by one; rounded to the dtype "
+        "after each step",
+        f"ScanUtils.cuh; {_CARDS}",
     ),
     CudaValue(
         ("div", "div_"),
         "a tensor of a real floating dtype, or of integers, divided by a Python number, exactly or truncated",
         "the product with the reciprocal, which is rounded first",
-        f"{_PYTORCH}#186618; BinaryDivTrueKernel.cu",
+        f"{_PYTORCH}#186618; BinaryDivTrueKernel.cu; {_CARDS}",
+    ),
+    CudaValue(
+        ("div", "div_", "floor_divide", "floor_divide_", "fmod", "fmod_", "remainder", "remainder_"),
+        "integers by zero",
+        "-1: all bits are set; of int64 the lower half alone where the dividend is within uint32; floor "
+        "division of a negative number one less",
+        f"{_PYTORCH}#116968; {_CARDS}",
     ),
     CudaValue(
         ("fmax", "fmin", "maximum", "minimum"),
@@ -47,29 +70,49 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"{_PYTORCH}#181805; MaxMinElementwiseKernel.cu",
     ),
     CudaValue(
+        ("kthvalue",),
+        "equal elements",
+        "the index of the first one",
+        f"Sorting.cu; {_CARDS}",
+    ),
+    CudaValue(
         ("linspace",),
         "an integer dtype",
         "a step in float32, from the start in the lower half and back from the end in the upper",
-        f"{_PYTORCH}#170168; RangeFactories.cu",
+        f"{_PYTORCH}#170168; RangeFactories.cu; {_CARDS}",
     ),
     CudaValue(
-        ("remainder", "remainder_"),
-        "integers by zero",
-        "-1: all bits are set",
-        f"{_PYTORCH}#116968",
+        ("median", "nanmedian"),
+        "equal elements, with a dimension",
+        "up to 32 elements the index of the first one in the upper 16, else of the first one; of more, where "
+        "a card leaves it to chance, the same within the first 32 that have one",
+        f"Sorting.cu; {_CARDS}",
+    ),
+    CudaValue(
+        ("mode",),
+        "equally frequent values; places of the mode",
+        "the one that a block's comparison by halves leaves, of more than 2048 elements the least; the index "
+        "of the last one, of more than 2048 elements of the first",
+        f"TensorModeKernel.cu; {_CARDS}",
     ),
     CudaValue(
         ("sort",),
-        "2 to 32 elements in the dimension, unless `stable=True`",
-        "equal elements in the order that a bitonic network leaves",
-        f"{_PYTORCH}#127196; SortUtils.cuh",
+        "unless `stable=True`",
+        "2 to 32 equal elements in the order that a bitonic network leaves, more in their own",
+        f"{_PYTORCH}#127196; SortUtils.cuh; {_CARDS}",
+    ),
+    CudaValue(
+        ("sum", "nansum", "mean", "prod"),
+        "floating dtypes, over any dimensions",
+        "the order in which the card's threads, blocks and multiprocessors add; half precision in float32",
+        f"Reduce.cuh; {_CARDS}",
     ),
     CudaValue(
         ("topk",),
         "equal elements",
         "what is beyond the k-th value in the order of indices, then what equals it; up to 32 then go "
         "through the bitonic network, more through a stable sort",
-        f"{_PYTORCH}#127196; TensorTopK.cu, SortUtils.cuh",
+        f"{_PYTORCH}#127196; TensorTopK.cu, SortUtils.cuh; {_CARDS}",
     ),
 )
 """All of them. Random numbers are another matter: ``csrc/torch/random``."""

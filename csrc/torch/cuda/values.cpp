@@ -5,25 +5,31 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/arange.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/floor_divide.h>
 #include <ATen/ops/fmax.h>
 #include <ATen/ops/fmin.h>
+#include <ATen/ops/fmod.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/neg.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
 #include <vector>
 
 #include "torch/core/device.h"
+#include "torch/cuda/reductions.h"
+#include "torch/cuda/ties.h"
 
 namespace loom::glue {
 
@@ -52,7 +58,7 @@ Tensors divide_by_number(Arguments arguments) {
   const double divisor =
       is_number ? arguments[1].toScalar().toDouble() : arguments[1].toTensor().item<double>();
   const double reciprocal =
-      dtype == at::kDouble ? 1.0 / divisor : static_cast<double>(1.0F / static_cast<float>(divisor));
+      dtype == at::kDouble ? 1.0 / divisor : static_cast<double>(static_cast<float>(1.0 / divisor));
   Tensor result = at::mul(self.to(dtype), reciprocal);
   return {truncates ? result.trunc_() : result};
 }
@@ -91,38 +97,105 @@ Tensors linspace_of_integers(Arguments arguments) {
   return {result};
 }
 
-// All bits of a remainder by zero are set.
-Tensors remainder_by_zero(Arguments arguments) {
-  const auto tensor_of = [&](const c10::IValue& value, const Tensor& like) {
-    return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), like.options());
-  };
+// What a division by zero gives: all bits of the quotient and of the remainder are set, of 64 those of the
+// lower half where the dividend is a number of 32 bits without a sign. Floor division goes one lower where
+// the dividend has a sign.
+Tensor of_zero(const Tensor& dividend, bool is_floored) {
+  Tensor found = at::full_like(dividend, -1);
+  if (dividend.scalar_type() == at::kLong) {
+    constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+    found.masked_fill_(dividend.ge(0).logical_and(dividend.le(kMost)), kMost);
+  }
+  return is_floored ? found.sub_(dividend.lt(0).to(found.scalar_type())) : found;
+}
+
+enum class Part : uint8_t { kFloored, kTruncated, kRemainder, kModulus };
+
+Tensor divided_whole(const Tensor& self, const Tensor& other, Part part) {
+  const Tensor is_zero = other.eq(0);
+  // The least number over -1 has no quotient on the CPU: it wraps around.
+  const Tensor wraps = c10::isSignedType(other.scalar_type()) ? other.eq(-1) : at::zeros_like(is_zero);
+  const Tensor safe = at::where(is_zero.logical_or(wraps), 1, other).to(other.scalar_type());
+  const bool is_quotient = part == Part::kFloored || part == Part::kTruncated;
+  Tensor result = part == Part::kFloored     ? at::floor_divide(self, safe)
+                  : part == Part::kTruncated ? at::div(self, safe, "trunc")
+                  : part == Part::kRemainder ? at::remainder(self, safe)
+                                             : at::fmod(self, safe);
+  if (is_quotient) result = at::where(wraps, at::neg(result), result);
+  return at::where(is_zero, of_zero(self.expand_as(result), part == Part::kFloored), result);
+}
+
+Tensors divide_whole(Arguments arguments, Part part) {
   if (!arguments[0].isTensor() && !arguments[1].isTensor()) return {};
   const Tensor& any = arguments[arguments[0].isTensor() ? 0 : 1].toTensor();
   if (any.is_meta() || any.layout() != c10::kStrided) return {};
   for (const c10::IValue& value : arguments.slice(0, 2)) {
     if (value.isTensor() ? !is_integer(value.toTensor()) : !value.isInt()) return {};
   }
-  Tensor self = tensor_of(arguments[0], any), other = tensor_of(arguments[1], any);
+  const auto tensor_of = [&](const c10::IValue& value) {
+    if (value.isTensor()) return value.toTensor();
+    Tensor number = at::scalar_tensor(value.toScalar(), at::kLong);
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return number;
+  };
+  const Tensor self = tensor_of(arguments[0]), other = tensor_of(arguments[1]);
   const c10::ScalarType dtype = at::native::result_type({self, other});
-  self = self.to(dtype);
-  other = other.to(dtype);
-  const Tensor is_zero = other.eq(0);
-  // The least number has no remainder by -1 on the CPU: it is 0, as by 1.
-  const Tensor safe = at::where(is_zero.logical_or(other.eq(-1)), 1, other);
-  Tensor result = at::remainder(self, safe);
-  return {at::where(is_zero, -1, result).to(dtype)};
+  return {divided_whole(self.to(dtype), other.to(dtype), part)};
+}
+
+template <Part kPart>
+Tensors divide_whole(Arguments arguments) {
+  return divide_whole(arguments, kPart);
+}
+
+// (self, other), or with a rounding mode, and an out.
+Tensors divide(Arguments arguments) {
+  Tensors result = divide_by_number(arguments);
+  if (!result.empty() || arguments.size() < 3 || !arguments[2].isString()) return result;
+  return divide_whole(arguments, arguments[2].toStringView() == "floor" ? Part::kFloored : Part::kTruncated);
+}
+
+// (start, end, step, out): each number is computed on its own, with one rounding.
+Tensors range_of_numbers(Arguments arguments) {
+  if (arguments.size() != 4 || !arguments[3].isTensor() || !arguments[2].isScalar()) return {};
+  const Tensor& out = arguments[3].toTensor();
+  if (out.is_meta() || !out.is_floating_point() || arguments[0].isComplexDouble()) return {};
+  const double start = arguments[0].toScalar().toDouble(), end = arguments[1].toScalar().toDouble(),
+               step = arguments[2].toScalar().toDouble();
+  const double size = std::ceil((end - start) / step);
+  if (!(size > 0) || size >= 0x1p40) return {};
+  const bool is_wide = out.scalar_type() == at::kDouble;
+  Tensor result =
+      at::empty({static_cast<int64_t>(size)}, out.options().dtype(is_wide ? at::kDouble : at::kFloat));
+  const auto fill = [&](auto first, auto by) {
+    using T = decltype(first);
+    auto* const values = result.mutable_data_ptr<T>();
+    at::parallel_for(0, result.numel(), 1 << 15, [&](int64_t begin, int64_t until) {
+      for (int64_t i = begin; i < until; ++i) values[i] = std::fma(by, static_cast<T>(i), first);
+    });
+  };
+  is_wide ? fill(start, step) : fill(static_cast<float>(start), static_cast<float>(step));
+  return {result.to(out.scalar_type())};
 }
 
 // As CUDA's conversions: numbers beyond the range become its ends; NaN becomes 0, and the sign bit alone
 // where the source is float64 or the result int64.
 template <typename To, typename From>
-To converted(From from) {
+To converted_wide(From from) {
   constexpr bool kIsWide = std::is_same_v<From, double> || sizeof(To) == 8;
   constexpr To kLeast = std::numeric_limits<To>::min(), kMost = std::numeric_limits<To>::max();
   constexpr From kBeyond = sizeof(To) == 8 ? From(0x1p63) : From(0x1p31);
   if (from != from) return kIsWide ? kLeast : To(0);
   if (from >= kBeyond) return kMost;
   return from < -kBeyond ? kLeast : static_cast<To>(from);
+}
+
+// Narrower numbers are the lower bits of those of 32, and bytes of those of 64.
+template <typename To, typename From>
+To converted(From from) {
+  if constexpr (std::is_unsigned_v<To>) return static_cast<To>(converted_wide<int64_t>(from));
+  if constexpr (sizeof(To) < sizeof(int32_t)) return static_cast<To>(converted_wide<int32_t>(from));
+  return converted_wide<std::conditional_t<sizeof(To) == 8, int64_t, int32_t>>(from);
 }
 
 template <typename To>
@@ -144,143 +217,9 @@ Tensors copy_converting(Arguments arguments) {
   const c10::ScalarType wide = source.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor from = source.to(wide).expand(self.sizes()).contiguous();
   const Tensor to = self.is_contiguous() ? self : at::empty(self.sizes(), self.options());
-  self.scalar_type() == at::kInt ? convert<int32_t>(from, to) : convert<int64_t>(from, to);
+  AT_DISPATCH_INTEGRAL_TYPES(self.scalar_type(), "copy_cuda", [&] { convert<scalar_t>(from, to); });
   if (!to.is_same(self)) self.copy_(to);
   return {self};
-}
-
-// A slice of up to 32 keys, sorted by Batcher's network for 32, which is not stable: what is equal may change
-// places. A swap is made where "goes before" is not what the direction says.
-template <typename T, typename Before>
-void sort_by_network(T* keys, int64_t* places, int64_t count, const Before& goes_before) {
-  constexpr size_t kSize = 32;
-  std::array<bool, kSize> valid{};
-  std::fill_n(valid.begin(), count, true);
-  const auto exchange = [&](size_t stride, auto direction_of) {
-    for (size_t thread = 0; thread < kSize / 2; ++thread) {
-      const size_t a = 2 * thread - (thread & (stride - 1)), b = a + stride;
-      const bool is_ordered = (goes_before(keys[a], keys[b]) && valid[a]) || !valid[b];
-      if (is_ordered != direction_of(thread)) continue;
-      std::swap(keys[a], keys[b]);
-      std::swap(places[a], places[b]);
-      std::swap(valid[a], valid[b]);
-    }
-  };
-  for (size_t size = 2; size < kSize; size *= 2) {
-    for (size_t stride = size / 2; stride > 0; stride /= 2)
-      exchange(stride, [&](size_t thread) { return (thread & (size / 2)) != 0; });
-  }
-  for (size_t stride = kSize / 2; stride > 0; stride /= 2) exchange(stride, [](size_t) { return false; });
-}
-
-// NaN is larger than all numbers.
-template <typename T>
-bool is_larger(T a, T b) {
-  if constexpr (!std::is_integral_v<T>) {
-    const bool a_is_nan = a != a, b_is_nan = b != b;
-    if (a_is_nan || b_is_nan) return a_is_nan && !b_is_nan;
-  }
-  return a > b;
-}
-
-constexpr int64_t kNetworkSize = 32;
-
-template <typename T>
-void sort_small(T* keys, int64_t* places, int64_t count, bool descending) {
-  std::array<T, kNetworkSize> own_keys{};
-  std::array<int64_t, kNetworkSize> own_places{};
-  std::copy_n(keys, count, own_keys.begin());
-  std::copy_n(places, count, own_places.begin());
-  sort_by_network(own_keys.data(), own_places.data(), count,
-                  [&](T a, T b) { return descending ? is_larger(a, b) : is_larger(b, a); });
-  std::copy_n(own_keys.begin(), count, keys);
-  std::copy_n(own_places.begin(), count, places);
-}
-
-// The dimension is moved to the end; the results are laid out as the operand without it.
-struct Slices {
-  Slices(const Tensor& self, int64_t dim, int64_t kept)
-      : dim(c10::maybe_wrap_dim(dim, self.dim())), rows(self.movedim(this->dim, -1).contiguous()) {
-    std::vector<int64_t> sizes = rows.sizes().vec();
-    sizes.back() = kept;
-    values = at::empty(sizes, self.options());
-    places = at::empty(sizes, self.options().dtype(at::kLong));
-  }
-  Tensors results() const { return {values.movedim(-1, dim), places.movedim(-1, dim)}; }
-  int64_t size() const { return rows.size(-1); }
-  int64_t count() const { return size() == 0 ? 0 : rows.numel() / size(); }
-
-  const int64_t dim;
-  const Tensor rows;
-  Tensor values, places;
-};
-
-// sort.stable(self, stable, dim, descending)
-Tensors sort_slices(Arguments arguments) {
-  const Tensor& self = arguments[0].toTensor();
-  if (arguments.size() != 4 && arguments.size() != 6) return {};
-  const bool is_stable = arguments[1].isBool() && arguments[1].toBool();
-  if (self.is_meta() || is_stable || self.dim() == 0 || self.is_complex()) return {};
-  const int64_t size = self.size(arguments[2].toInt());
-  if (size < 2 || size > kNetworkSize) return {};
-  Slices slices(self, arguments[2].toInt(), size);
-  const bool descending = arguments[3].toBool();
-  slices.values.copy_(slices.rows);
-  slices.places.copy_(at::arange(size, slices.places.options()).expand(slices.places.sizes()));
-  AT_DISPATCH_V2(self.scalar_type(), "sort_cuda", AT_WRAP([&] {
-                   auto* const keys = slices.values.mutable_data_ptr<scalar_t>();
-                   auto* const places = slices.places.mutable_data_ptr<int64_t>();
-                   for (int64_t row = 0; row < slices.count(); ++row)
-                     sort_small(keys + row * size, places + row * size, size, descending);
-                 }),
-                 AT_EXPAND(AT_ALL_TYPES), at::kBool, at::kHalf, at::kBFloat16,
-                 AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
-  return slices.results();
-}
-
-// topk(self, k, dim, largest, sorted): what lies beyond the k-th value comes first, in the order of indices,
-// then what equals it; few are then sorted by the network, more by a stable sort.
-Tensors top_of_slices(Arguments arguments) {
-  const Tensor& self = arguments[0].toTensor();
-  const int64_t count = arguments[1].toInt(), dim = arguments[2].toInt();
-  if (self.is_meta() || self.dim() == 0 || self.is_complex() || self.numel() == 0) return {};
-  if (dim < -self.dim() || dim >= self.dim() || count < 1 || count > self.size(dim)) return {};
-  const bool largest = arguments[3].toBool(), sorted = arguments[4].toBool();
-  Slices slices(self, dim, count);
-  const int64_t size = slices.size();
-  AT_DISPATCH_V2(self.scalar_type(), "topk_cuda", AT_WRAP([&] {
-                   const auto before = [&](scalar_t a, scalar_t b) {
-                     return largest ? is_larger(a, b) : is_larger(b, a);
-                   };
-                   const auto* const rows = slices.rows.const_data_ptr<scalar_t>();
-                   at::parallel_for(0, slices.count(), 1, [&](int64_t begin, int64_t end) {
-                     std::vector<scalar_t> ordered(static_cast<size_t>(size));
-                     for (int64_t row = begin; row < end; ++row) {
-                       const scalar_t* const own = rows + row * size;
-                       std::copy_n(own, size, ordered.begin());
-                       std::nth_element(ordered.begin(), ordered.begin() + (count - 1), ordered.end(),
-                                        before);
-                       const scalar_t limit = ordered[static_cast<size_t>(count - 1)];
-                       auto* const values = slices.values.template mutable_data_ptr<scalar_t>() + row * count;
-                       auto* const places = slices.places.template mutable_data_ptr<int64_t>() + row * count;
-                       int64_t found = 0;
-                       for (int64_t i = 0; i < size && found < count; ++i) {
-                         if (before(own[i], limit)) places[found++] = i;
-                       }
-                       for (int64_t i = 0; i < size && found < count; ++i) {
-                         if (!before(own[i], limit) && !before(limit, own[i])) places[found++] = i;
-                       }
-                       if (sorted && count > kNetworkSize)
-                         std::stable_sort(places, places + count,
-                                          [&](int64_t a, int64_t b) { return before(own[a], own[b]); });
-                       for (int64_t i = 0; i < count; ++i) values[i] = own[places[i]];
-                       if (sorted && count > 1 && count <= kNetworkSize)
-                         sort_small(values, places, count, largest);
-                     }
-                   });
-                 }),
-                 AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
-  return slices.results();
 }
 
 struct Row {
@@ -288,17 +227,34 @@ struct Row {
   OwnKernel kernel;
 };
 constexpr Row kRows[] = {
+    {"aten::arange", range_of_numbers},
     {"aten::copy_", copy_converting},
-    {"aten::div", divide_by_number},
-    {"aten::div_", divide_by_number},
+    {"aten::cumprod", running_product_in_order},
+    {"aten::cumprod_", running_product_in_order},
+    {"aten::cumsum", running_sum_in_order},
+    {"aten::cumsum_", running_sum_in_order},
+    {"aten::div", divide},
+    {"aten::div_", divide},
+    {"aten::floor_divide", divide_whole<Part::kFloored>},
+    {"aten::floor_divide_", divide_whole<Part::kFloored>},
     {"aten::fmax", choose_in_result_dtype<at::fmax>},
     {"aten::fmin", choose_in_result_dtype<at::fmin>},
+    {"aten::fmod", divide_whole<Part::kModulus>},
+    {"aten::fmod_", divide_whole<Part::kModulus>},
+    {"aten::kthvalue", kth_of_slices},
     {"aten::linspace", linspace_of_integers},
     {"aten::maximum", choose_in_result_dtype<at::maximum>},
+    {"aten::mean", mean_in_order},
+    {"aten::median", median_of_slices<false>},
     {"aten::minimum", choose_in_result_dtype<at::minimum>},
-    {"aten::remainder", remainder_by_zero},
-    {"aten::remainder_", remainder_by_zero},
+    {"aten::mode", mode_of_slices},
+    {"aten::nanmedian", median_of_slices<true>},
+    {"aten::nansum", sum_of_numbers_in_order},
+    {"aten::prod", product_in_order},
+    {"aten::remainder", divide_whole<Part::kRemainder>},
+    {"aten::remainder_", divide_whole<Part::kRemainder>},
     {"aten::sort", sort_slices},
+    {"aten::sum", sum_in_order},
     {"aten::topk", top_of_slices},
 };
 
@@ -312,9 +268,9 @@ OwnKernel cuda_kernel_of(std::string_view name) {
 }
 
 bool converts_as_cuda(const Tensor& destination, const Tensor& source) {
-  return (destination.scalar_type() == at::kInt || destination.scalar_type() == at::kLong) &&
-         source.is_floating_point() && c10::elementSize(source.scalar_type()) > 1 &&
-         destination.layout() == c10::kStrided && source.layout() == c10::kStrided;
+  return is_integer(destination) && source.is_floating_point() &&
+         c10::elementSize(source.scalar_type()) > 1 && destination.layout() == c10::kStrided &&
+         source.layout() == c10::kStrided;
 }
 
 }  // namespace loom::glue

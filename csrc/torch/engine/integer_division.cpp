@@ -10,6 +10,7 @@
 
 #include <limits>
 
+#include "torch/core/device_type.h"
 #include "torch/engine/output_allocation.h"
 
 namespace loom::glue {
@@ -65,6 +66,10 @@ void prepare_integer_division(torch::jit::Stack& stack, size_t num_arguments, bo
   const Tensor& divisor = stack[first + 1].toTensor();
   const bool divides_whole = dividend.isTensor() ? is_whole(dividend.toTensor()) : !dividend.isDouble();
   if (!divides_whole || !is_whole(divisor) || divisor.is_meta()) return;
+  // CUDA's quotients by zero and of the least number are computed apart (torch/cuda/values.cpp).
+  const bool is_strided = divisor.layout() == c10::kStrided &&
+                          (!dividend.isTensor() || dividend.toTensor().layout() == c10::kStrided);
+  if (takes_zeros && device_type() == c10::DeviceType::CUDA && is_strided) return;
   const OutputAllocations::Suspended on_host;
   Tensor prepared = takes_zeros ? without_zeros(divisor) : divisor;
   if (dividend.isTensor()) prepared = without_overflow(dividend.toTensor(), prepared);

@@ -64,6 +64,40 @@ struct Hot<at::_ops::div__Tensor> {
   }
 };
 
+// It adds in an order of its own, which the boxed kernel has, too.
+bool is_cudas_sum(const at::Tensor& self) {
+  return device_type() == c10::DeviceType::CUDA && self.is_floating_point();
+}
+template <typename At, typename... Rest>
+at::Tensor sum_as_cuda(const at::Tensor& self, Rest... rest) {
+  if (!is_cudas_sum(self)) return Borrowed<At>::call(self, rest...);
+  static const Op& op = Op::named(At::name, At::overload_name);
+  torch::jit::Stack stack{self, rest...};
+  run_boxed(op.handle, &stack);
+  return std::move(stack.back()).toTensor();
+}
+template <typename At>
+struct Sum {
+  static at::Tensor call(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+    return sum_as_cuda<At>(self, dtype);
+  }
+};
+template <typename At>
+struct SumOfDims {
+  static at::Tensor call(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+                         std::optional<at::ScalarType> dtype) {
+    return sum_as_cuda<At>(self, dim, keepdim, dtype);
+  }
+};
+template <>
+struct Hot<at::_ops::sum> : Sum<at::_ops::sum> {};
+template <>
+struct Hot<at::_ops::mean> : Sum<at::_ops::mean> {};
+template <>
+struct Hot<at::_ops::sum_dim_IntList> : SumOfDims<at::_ops::sum_dim_IntList> {};
+template <>
+struct Hot<at::_ops::mean_dim> : SumOfDims<at::_ops::mean_dim> {};
+
 template <typename At>
 void register_unboxed_op(torch::Library& library) {
   std::string name = At::name + 6;  // without "aten::"

@@ -82,15 +82,40 @@ def divide_by_zeros(name: str) -> None:
 
         return call
 
-    # CUDA's: -1. By 1, which stands for 0, it is 0.
-    def counted(lower: Any) -> Any:
+    def flags_of(value: Any, low: int, high: int) -> Any:
+        """1 where it is from ``low`` to ``high``, else 0."""
+        if isinstance(value, int):
+            return int(low <= value <= high)
+        if isinstance(value, sympy.Basic):
+            return Where(sympy.And(value >= low, value <= high), sympy.Integer(1), sympy.Integer(0))
+        dtype = value.get_dtype()
+
+        def is_within(number: Any) -> Any:
+            above = ops.ge(number, ops.constant(low, dtype))
+            inside = ops.and_(above, ops.le(number, ops.constant(high, dtype)))
+            return ops.where(inside, ops.constant(1, dtype), ops.constant(0, dtype))
+
+        return tables.make_pointwise(is_within)(value)
+
+    # As `cuda_values` says, and csrc/torch/cuda/values.cpp computes it: by 1, which stands for 0, and
+    # what that gives is replaced.
+    def filled(lower: Any) -> Any:
         divide = guarded(lower)
 
         def call(a: Any, b: Any, **kwargs: Any) -> Any:
             rest = divide(a, b, **kwargs)
-            if not (is_own(a, b) and is_whole(a) and is_whole(b)):
+            mode = kwargs.get("rounding_mode", "trunc")
+            if mode is None or b == 1 or not (is_own(a, b) and is_whole(a) and is_whole(b)):
                 return rest
-            return tables.lowerings[aten.sub.Tensor](rest, zeros_of(b))
+            add, mul = tables.lowerings[aten.add.Tensor], tables.lowerings[aten.mul.Tensor]
+            dtype = rest.get_dtype()
+            value: Any = torch.iinfo(dtype).max if dtype == torch.uint8 else -1
+            if dtype == torch.int64:
+                value = add(mul(add(mul(rest, 0), flags_of(a, 0, 2**32 - 1)), 2**32), value)
+            if mode == "floor" and dtype.is_signed:
+                value = add(add(mul(rest, 0), mul(flags_of(a, torch.iinfo(dtype).min, -1), -1)), value)
+            missing = add(mul(rest, -1), value)
+            return add(rest, mul(missing, zeros_of(b)))
 
         return call
 
@@ -102,11 +127,8 @@ def divide_by_zeros(name: str) -> None:
 
     quotients = [aten.div.Tensor_mode, aten.div.Scalar_mode, prims.div.default]
     rests = overloads_of(aten.remainder, prims.remainder)
-    if name == "cuda":
-        _replace(counted, *rests)
-    else:
-        quotients += rests
-    _replace(guarded, *quotients, *overloads_of(aten.fmod, prims.fmod))
+    rests += overloads_of(aten.fmod, prims.fmod)
+    _replace(filled if name == "cuda" else guarded, *quotients, *rests)
 
 
 def pad_by_ops() -> None:

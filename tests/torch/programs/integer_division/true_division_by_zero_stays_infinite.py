@@ -16,3 +16,11 @@ for divide in (lambda x, n: x % n, lambda x, n: torch.div(x, n, rounding_mode="t
     for number in (3, 5, 0, -2):
         assert compiled(x, number).tolist() == divide(x, number).tolist(), number
 torch.cuda.synchronize()
+for dtype in (torch.int64, torch.int32, torch.int16, torch.uint8):
+    numbers = torch.tensor([0, 1, 100, 200, -1, -7, 2**31 - 1, 2**33]).to(dtype).cuda()
+    by = torch.tensor([0, 0, 3, 0, 0, 0, 0, 0]).to(dtype).cuda()
+    for mode in ("trunc", "floor"):
+        eager = torch.div(numbers, by, rounding_mode=mode)
+        assert torch.compile(torch.div)(numbers, by, rounding_mode=mode).tolist() == eager.tolist(), dtype
+    for rest in (torch.remainder, torch.fmod):
+        assert torch.compile(rest)(numbers, by).tolist() == rest(numbers, by).tolist(), (dtype, rest)

@@ -1,0 +1,486 @@
+#include "torch/cuda/reductions.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/WrapDimUtilsMulti.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "runtime/chip.h"
+#include "torch/core/device.h"
+
+namespace loom::glue {
+
+namespace {
+
+using at::Tensor;
+using Arguments = c10::ArrayRef<c10::IValue>;
+using Tensors = std::vector<Tensor>;
+
+constexpr int64_t kUnroll = 4;                     // accumulators of a thread, and results that lie together
+constexpr int64_t kVector = 4, kNarrowVector = 8;  // elements of a load; of 16 bits
+constexpr int64_t kWarp = 32, kMostThreads = 512;
+constexpr int64_t kFewPerThread = 16, kManyPerThread = 256;
+constexpr int64_t kLeastVectorized = 128;
+constexpr int64_t kMostElements = int64_t{1} << 31;  // more are split into several kernels
+constexpr int64_t kColumns = 64;                     // results that are computed side by side
+
+int64_t last_power_of_2(int64_t number) {
+  int64_t power = 1;
+  while (power * 2 <= number) power *= 2;
+  return power;
+}
+
+int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
+
+struct Dim {
+  int64_t size, stride;
+};
+
+// The dimensions of a reduction, the fastest first, joined where they can be.
+struct Shape {
+  std::vector<Dim> reduced, kept;
+  int64_t count = 1, results = 1;  // elements of a result; results
+};
+
+Shape shape_of(const Tensor& self, const std::vector<bool>& is_reduced) {
+  Shape shape;
+  for (int64_t dim = self.dim() - 1; dim >= 0; --dim) {
+    const Dim own{self.size(dim), self.stride(dim)};
+    if (own.size == 1) continue;
+    if (is_reduced[static_cast<size_t>(dim)]) {
+      shape.count *= own.size;
+      shape.reduced.push_back(own);
+      continue;
+    }
+    shape.results *= own.size;
+    Dim* const last = shape.kept.empty() ? nullptr : &shape.kept.back();
+    // Results lie one behind another: where operands do, too, two dimensions are one.
+    if (last != nullptr && last->size * last->stride == own.stride) {
+      last->size *= own.size;
+    } else {
+      shape.kept.push_back(own);
+    }
+  }
+  // As TensorIterator sorts: a stride of 0 lies before or behind any other.
+  for (size_t i = 1; i < shape.reduced.size(); ++i) {
+    for (size_t later = i, at = i; at-- > 0;) {
+      const int64_t first = shape.reduced[at].stride, second = shape.reduced[later].stride;
+      if (first == 0 || second == 0) continue;
+      if (first <= second) break;
+      std::swap(shape.reduced[at], shape.reduced[later]);
+      later = at;
+    }
+  }
+  std::vector<Dim> joined;
+  for (const Dim& dim : shape.reduced) {
+    if (!joined.empty() && joined.back().size * joined.back().stride == dim.stride) {
+      joined.back().size *= dim.size;
+    } else {
+      joined.push_back(dim);
+    }
+  }
+  shape.reduced = std::move(joined);
+  return shape;
+}
+
+// The threads that add up one result: `lanes` beside each other and `rows` of them in a block, and blocks.
+struct Threads {
+  int64_t lanes = 1, rows = 1, blocks = 1;
+  int64_t width = 1, height = 1;  // of a block
+  int64_t vector = 1;             // elements that a thread loads together: not 1 where they lie so
+  bool is_inner = false;          // the elements of a result lie closer than results
+
+  int64_t all() const { return lanes * rows * blocks; }
+};
+
+// How many results a thread computes at once, which lie together.
+int64_t results_together(const Shape& shape, int64_t first_element) {
+  int64_t size = kUnroll;
+  const auto fit = [&](int64_t number) {
+    while (number % size != 0) size /= 2;
+  };
+  fit(first_element);
+  fit(shape.kept[0].size);
+  for (size_t i = 1; i < shape.kept.size(); ++i) fit(shape.kept[i].stride);
+  for (const Dim& dim : shape.reduced) fit(dim.stride);
+  return size;
+}
+
+// `vector`: how many elements of the operand's dtype a load takes.
+Threads threads_of(const Shape& shape, int64_t first_element, int64_t vector,
+                   const runtime::RandomGrid& grid) {
+  Threads threads;
+  threads.is_inner = shape.kept.empty() || shape.reduced[0].stride < shape.kept[0].stride;
+  int64_t across = threads.is_inner ? shape.count : shape.results;
+  const int64_t along = threads.is_inner ? shape.results : shape.count;
+  int64_t together = 1;
+  if (threads.is_inner) {
+    if (shape.reduced[0].stride == 1 && shape.reduced.size() == 1 && across >= kLeastVectorized) {
+      threads.vector = vector;
+      across /= vector;
+    }
+  } else if (shape.kept[0].stride == 1) {
+    together = results_together(shape, first_element);
+    across /= together;
+  }
+  const int64_t most = kMostThreads / together;
+  const int64_t wide = across < most ? last_power_of_2(across) : most;
+  const int64_t high = along < most ? last_power_of_2(along) : most;
+  threads.width = std::min(wide, kWarp);
+  threads.height = std::min(high, most / threads.width);
+  threads.width = std::min(wide, most / threads.height);
+  int64_t results_apart = 1;
+  if (threads.is_inner) {
+    threads.lanes = threads.width;
+  } else {
+    results_apart *= threads.width;
+  }
+  const auto per_thread = [&] { return divided_up(shape.count, threads.all()); };
+  const bool splits_rows = per_thread() >= threads.height * kFewPerThread || per_thread() >= kManyPerThread;
+  if (splits_rows) {
+    threads.rows = threads.height;
+  } else {
+    results_apart *= threads.height;
+  }
+  const int64_t resident =
+      int64_t{grid.num_cores} * (grid.threads_per_core / (threads.width * threads.height));
+  const int64_t blocks = divided_up(shape.results / together, results_apart);
+  if (splits_rows && per_thread() >= kManyPerThread && blocks <= resident) {
+    const int64_t filling = divided_up(resident, blocks),
+                  most_blocks = divided_up(per_thread(), kFewPerThread);
+    threads.blocks = std::max(std::min(filling, most_blocks), divided_up(per_thread(), kManyPerThread));
+  }
+  return threads;
+}
+
+// Halves a row of values until one is left. `step`: values that lie together and are reduced apart.
+template <typename T, typename Combine>
+void halve(T* values, int64_t count, int64_t step, const Combine& combine) {
+  for (int64_t half = count / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half * step; ++i) values[i] = combine(values[i], values[i + half * step]);
+  }
+}
+
+// What the threads of some results, `width` of them side by side, have added up: values[thread][result].
+// Leaves the results at the front.
+template <typename T, typename Combine>
+void combine_threads(const Threads& threads, std::vector<T>& values, int64_t width, T identity,
+                     const Combine& combine) {
+  const int64_t of_block = threads.lanes * threads.rows;
+  for (int64_t block = 0; block < threads.blocks; ++block) {
+    T* const own = values.data() + block * of_block * width;
+    for (int64_t row = 0; row < threads.rows; ++row)
+      halve(own + row * threads.lanes * width, threads.lanes, width, combine);
+    for (int64_t row = 1; row < threads.rows && threads.lanes > 1; ++row)
+      std::copy_n(own + row * threads.lanes * width, width, own + row * width);
+    halve(own, threads.rows, width, combine);
+    std::copy_n(own, width, values.data() + block * width);
+  }
+  if (threads.blocks == 1) return;
+  // The last block adds up what blocks have found.
+  const int64_t lanes = threads.is_inner ? threads.width : 1, count = lanes * threads.height;
+  std::vector<T> last(static_cast<size_t>(count * width), identity);
+  for (int64_t block = 0; block < threads.blocks; ++block) {
+    for (int64_t i = 0; i < width; ++i) {
+      T& value = last[static_cast<size_t>(block % count * width + i)];
+      value = combine(value, values[static_cast<size_t>(block * width + i)]);
+    }
+  }
+  halve(last.data(), threads.height, lanes * width, combine);
+  halve(last.data(), lanes, width, combine);
+  std::copy_n(last.begin(), width, values.begin());
+}
+
+// Adds up the elements of one result, which lie together. `shift`: how many elements the first one lies
+// behind an address of vectors.
+template <typename T, typename Combine>
+T reduce_row(const Threads& threads, const T* elements, int64_t count, int64_t shift, T identity,
+             const Combine& combine) {
+  const int64_t all = threads.all(), vector = threads.vector;
+  const int64_t own = vector == 1 ? kUnroll : vector, period = own * all;  // sums of a thread
+  std::vector<T> sums(static_cast<size_t>(period), identity);
+  if (vector > 1 && shift > 0) {
+    for (int64_t i = shift; i < vector; ++i)
+      sums[static_cast<size_t>(i * vector)] = combine(identity, elements[i - shift]);
+    elements += vector - shift;
+    count -= vector - shift;
+  }
+  const int64_t tail = vector == 1 ? 0 : count % vector;
+  for (int64_t at = 0; at < count - tail; at += period) {
+    const T* const from = elements + at;
+    const int64_t size = std::min(period, count - tail - at);
+    for (int64_t i = 0; i < size; ++i)
+      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], from[i]);
+  }
+  for (int64_t i = 0; i < tail; ++i) {
+    T& sum = sums[static_cast<size_t>(i * vector)];
+    sum = combine(sum, elements[count - tail + i]);
+  }
+  // They lie together where loads are vectors, else as many apart as there are threads.
+  const int64_t step = vector == 1 ? 1 : own, apart = vector == 1 ? all : 1;
+  std::vector<T> values(static_cast<size_t>(all));
+  for (int64_t i = 0; i < all; ++i) {
+    T value = sums[static_cast<size_t>(i * step)];
+    for (int64_t j = 1; j < own; ++j) value = combine(value, sums[static_cast<size_t>(i * step + j * apart)]);
+    values[static_cast<size_t>(i)] = value;
+  }
+  combine_threads(threads, values, 1, identity, combine);
+  return values[0];
+}
+
+// Adds up some results side by side: element i of result j lies at elements[i * stride + j].
+template <typename T, typename Combine>
+void reduce_columns(const Threads& threads, const T* elements, int64_t count, int64_t stride, int64_t width,
+                    T identity, const Combine& combine, T* results) {
+  const int64_t all = threads.all();
+  std::vector<T> sums(static_cast<size_t>(kUnroll * all * width), identity);
+  for (int64_t i = 0; i < count; ++i) {
+    T* const own = sums.data() + i % (kUnroll * all) * width;
+    const T* const from = elements + i * stride;
+    for (int64_t j = 0; j < width; ++j) own[j] = combine(own[j], from[j]);
+  }
+  for (int64_t unrolled = 1; unrolled < kUnroll; ++unrolled) {
+    const T* const from = sums.data() + unrolled * all * width;
+    for (int64_t i = 0; i < all * width; ++i)
+      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], from[i]);
+  }
+  combine_threads(threads, sums, width, identity, combine);
+  std::copy_n(sums.begin(), width, results);
+}
+
+// Where the elements of a result begin.
+int64_t offset_of(const std::vector<Dim>& dims, int64_t index) {
+  int64_t offset = 0;
+  for (const Dim& dim : dims) {
+    offset += index % dim.size * dim.stride;
+    index /= dim.size;
+  }
+  return offset;
+}
+
+template <typename T, typename Combine>
+void reduce(const Shape& shape, const Threads& threads, const T* elements, int64_t first_element, T identity,
+            const Combine& combine, T* results) {
+  const bool has_columns = !threads.is_inner && shape.kept[0].stride == 1 && shape.reduced.size() == 1;
+  const int64_t columns = has_columns ? shape.kept[0].size : 1;
+  const int64_t pieces = divided_up(columns, kColumns), rows = shape.results / columns;
+  const int64_t grain =
+      std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, shape.count * std::min(columns, kColumns)));
+  at::parallel_for(0, rows * pieces, grain, [&](int64_t begin, int64_t end) {
+    std::vector<T> gathered;
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t first = at / pieces * columns + at % pieces * kColumns;
+      const int64_t offset = offset_of(shape.kept, first);
+      if (has_columns) {
+        const int64_t width = std::min(kColumns, columns - at % pieces * kColumns);
+        reduce_columns(threads, elements + offset, shape.count, shape.reduced[0].stride, width, identity,
+                       combine, results + first);
+        continue;
+      }
+      const T* own = elements + offset;
+      if (shape.reduced.size() > 1 || shape.reduced[0].stride != 1) {
+        gathered.resize(static_cast<size_t>(shape.count));
+        for (int64_t i = 0; i < shape.count; ++i)
+          gathered[static_cast<size_t>(i)] = own[offset_of(shape.reduced, i)];
+        own = gathered.data();
+      }
+      results[first] =
+          reduce_row(threads, own, shape.count, (first_element + offset) % threads.vector, identity, combine);
+    }
+  });
+}
+
+// The cores of the card whose order it is; null where the chip is none of NVIDIA's.
+const runtime::RandomGrid* cores() {
+  const runtime::RandomGrid& grid = devices().device(runtime::current_device()).chip().random_grid;
+  return grid.is_nvidia && grid.is_given() ? &grid : nullptr;
+}
+
+bool is_narrow(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+bool is_summed(c10::ScalarType type) { return type == at::kFloat || type == at::kDouble || is_narrow(type); }
+
+// In float32, laid out as before.
+Tensor widened(const Tensor& narrow) {
+  int64_t extent = 1;
+  for (int64_t dim = 0; dim < narrow.dim(); ++dim) extent += (narrow.size(dim) - 1) * narrow.stride(dim);
+  const Tensor elements = narrow.as_strided({extent}, {1}).to(at::kFloat);
+  return elements.as_strided(narrow.sizes(), narrow.strides());
+}
+
+struct Call {
+  Tensor self;  // in the dtype that is added
+  std::vector<bool> is_reduced;
+  bool keeps = false;
+  c10::ScalarType dtype = at::kFloat;
+  int64_t first_element = 0, vector = kVector;  // by the operand's address, in elements; of a load
+};
+
+// (self, dtype) or (self, dims, keepdim, dtype), and an out. `narrow_vector`: elements of 16 bits that a load
+// takes.
+std::optional<Call> call_of(Arguments arguments, int64_t narrow_vector) {
+  Call call;
+  const Tensor& self = arguments[0].toTensor();
+  const bool has_dims = arguments.size() >= 4;
+  const c10::IValue& dtype = arguments[has_dims ? 3 : 1];
+  if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(self.scalar_type())) return std::nullopt;
+  if (self.numel() == 0 || self.numel() >= kMostElements) return std::nullopt;
+  call.dtype = dtype.isInt() ? dtype.toScalarType() : self.scalar_type();
+  if (!is_summed(call.dtype)) return std::nullopt;
+  call.is_reduced.assign(static_cast<size_t>(self.dim()), true);
+  if (has_dims) {
+    call.keeps = arguments[2].toBool();
+    std::vector<int64_t> dims;
+    if (arguments[1].isInt()) dims.push_back(arguments[1].toInt());
+    if (arguments[1].isIntList()) dims = arguments[1].toIntVector();
+    if (!dims.empty()) {
+      const auto mask = at::dim_list_to_bitset(dims, static_cast<size_t>(self.dim()));
+      for (size_t i = 0; i < call.is_reduced.size(); ++i) call.is_reduced[i] = mask[i];
+    }
+  }
+  const bool widens = is_narrow(self.scalar_type()) && call.dtype == at::kFloat;
+  const Tensor operand = widens || self.scalar_type() == call.dtype ? self : self.to(call.dtype);
+  call.vector = operand.element_size() <= 2 ? narrow_vector : kVector;
+  const auto address = reinterpret_cast<uintptr_t>(operand.const_data_ptr());
+  call.first_element = static_cast<int64_t>(address / operand.element_size() % kNarrowVector);
+  call.self = is_narrow(operand.scalar_type()) ? widened(operand) : operand;
+  return call;
+}
+
+template <typename Combine>
+Tensors reduced(Arguments arguments, double identity, const Combine& combine, bool is_mean = false,
+                int64_t narrow_vector = kNarrowVector) {
+  const runtime::RandomGrid* const grid = cores();
+  if (grid == nullptr) return {};
+  const std::optional<Call> call = call_of(arguments, narrow_vector);
+  if (!call) return {};
+  const Shape shape = shape_of(call->self, call->is_reduced);
+  if (shape.reduced.empty()) return {};
+  std::vector<int64_t> sizes;
+  for (int64_t dim = 0; dim < call->self.dim(); ++dim) {
+    if (!call->is_reduced[static_cast<size_t>(dim)]) {
+      sizes.push_back(call->self.size(dim));
+    } else if (call->keeps) {
+      sizes.push_back(1);
+    }
+  }
+  const Threads threads = threads_of(shape, call->first_element, call->vector, *grid);
+  Tensor result = at::empty(sizes, call->self.options());
+  const auto run = [&](auto type) {
+    using T = decltype(type);
+    T* const results = result.mutable_data_ptr<T>();
+    reduce(shape, threads, call->self.const_data_ptr<T>(), call->first_element, static_cast<T>(identity),
+           combine, results);
+    const T share = static_cast<T>(shape.results) / static_cast<T>(shape.results * shape.count);
+    if (is_mean) std::for_each_n(results, shape.results, [&](T& value) { value *= share; });
+  };
+  call->self.scalar_type() == at::kDouble ? run(double{}) : run(float{});
+  return {result.to(call->dtype)};
+}
+
+// A running sum along the innermost dimension: each step takes twice as many elements as there are threads,
+// and sums them by Sklansky's network. Rounds after each addition.
+template <typename T, typename Combine>
+void scan_row(const T* from, T* to, int64_t count, int64_t log_threads, T identity, const Combine& combine) {
+  const int64_t threads = int64_t{1} << log_threads, step = 2 * threads;
+  std::vector<T> row(static_cast<size_t>(step));
+  T total = identity;
+  for (int64_t start = 0; start < count; start += step) {
+    const int64_t size = std::min(step, count - start);
+    std::fill(std::copy_n(from + start, size, row.begin()), row.end(), identity);
+    row[0] = combine(row[0], total);
+    for (int64_t level = 0; level <= log_threads; ++level) {
+      const int64_t half = int64_t{1} << level;
+      for (int64_t first = half; first < std::min(step, size + half); first += 2 * half) {
+        for (int64_t i = first; i < first + half; ++i)
+          row[static_cast<size_t>(i)] =
+              combine(row[static_cast<size_t>(i)], row[static_cast<size_t>(first - 1)]);
+      }
+    }
+    std::copy_n(row.begin(), size, to + start);
+    total = row.back();
+  }
+}
+
+int64_t log2_up(int64_t number) {
+  int64_t log = 0;
+  while ((int64_t{1} << log) < number) ++log;
+  return log;
+}
+
+template <typename T, typename Combine>
+Tensor scanned(const Tensor& self, int64_t dim, T identity, const Combine& combine) {
+  Tensor result = at::empty(self.sizes(), self.options());
+  const int64_t count = self.size(dim);
+  const T* const from = self.const_data_ptr<T>();
+  T* const to = result.mutable_data_ptr<T>();
+  if (dim == self.dim() - 1) {
+    const int64_t rows = self.numel() / count;
+    const int64_t log_threads = std::clamp<int64_t>((9 + log2_up(count) - log2_up(rows)) / 2, 4, 9);
+    at::parallel_for(0, rows, std::max<int64_t>(1, (1 << 14) / count), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row)
+        scan_row(from + row * count, to + row * count, count, log_threads, identity, combine);
+    });
+    return result;
+  }
+  // One thread goes along a column.
+  const int64_t columns = self.stride(dim), outer = self.numel() / (count * columns);
+  for (int64_t block = 0; block < outer; ++block) {
+    const int64_t start = block * count * columns;
+    for (int64_t i = 0; i < columns; ++i) to[start + i] = combine(identity, from[start + i]);
+    for (int64_t i = start + columns; i < start + count * columns; ++i)
+      to[i] = combine(to[i - columns], from[i]);
+  }
+  return result;
+}
+
+// (self, dim, dtype), and an out.
+template <typename Combine>
+Tensors scanned_in_order(Arguments arguments, double identity, const Combine& combine) {
+  const Tensor& self = arguments[0].toTensor();
+  const c10::ScalarType dtype = arguments[2].isInt() ? arguments[2].toScalarType() : self.scalar_type();
+  if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(dtype) || self.numel() == 0) return {};
+  if (cores() == nullptr || self.is_complex() || self.dim() == 0) return {};
+  const int64_t dim = c10::maybe_wrap_dim(arguments[1].toInt(), self.dim());
+  // One row alone is scanned by another kernel, whose order depends on which blocks are first.
+  if (self.numel() == self.size(dim)) return {};
+  const Tensor operand = self.to(dtype).contiguous();
+  switch (dtype) {
+    case at::kDouble:
+      return {scanned<double>(operand, dim, identity, combine)};
+    case at::kHalf:
+      return {scanned<at::Half>(operand, dim, static_cast<at::Half>(identity), combine)};
+    case at::kBFloat16:
+      return {scanned<at::BFloat16>(operand, dim, static_cast<at::BFloat16>(identity), combine)};
+    default:
+      return {scanned<float>(operand, dim, static_cast<float>(identity), combine)};
+  }
+}
+
+}  // namespace
+
+Tensors sum_of_numbers_in_order(Arguments arguments) {
+  const Tensor& self = arguments[0].toTensor();
+  if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(self.scalar_type())) return {};
+  torch::jit::Stack numbers(arguments.begin(), arguments.end());
+  numbers[0] = at::where(self.isnan(), at::zeros({}, self.options()), self);
+  return sum_in_order(numbers);
+}
+Tensors sum_in_order(Arguments arguments) { return reduced(arguments, 0.0, std::plus<>()); }
+Tensors mean_in_order(Arguments arguments) {
+  return reduced(arguments, 0.0, std::plus<>(), /*is_mean=*/true);
+}
+Tensors product_in_order(Arguments arguments) {
+  return reduced(arguments, 1.0, std::multiplies<>(), /*is_mean=*/false, kVector);
+}
+Tensors running_sum_in_order(Arguments arguments) { return scanned_in_order(arguments, 0.0, std::plus<>()); }
+Tensors running_product_in_order(Arguments arguments) {
+  return scanned_in_order(arguments, 1.0, std::multiplies<>());
+}
+
+}  // namespace loom::glue

@@ -1,0 +1,19 @@
+// Sums in the order in which CUDA's kernels add, so that they round as there.
+//
+// Source: PyTorch's public kernels (aten/src/ATen/native/cuda: Reduce.cuh, ReduceSumProdKernel.cu,
+// ReduceMomentKernel.cu, ScanUtils.cuh); compared with an H200 and an H100, bit for bit
+// (tests/cuda/test_order_of_sums.py).
+#pragma once
+
+#include "torch/engine/own_kernels.h"
+
+namespace loom::glue {
+
+std::vector<at::Tensor> sum_in_order(c10::ArrayRef<c10::IValue> arguments);
+std::vector<at::Tensor> sum_of_numbers_in_order(c10::ArrayRef<c10::IValue> arguments);
+std::vector<at::Tensor> mean_in_order(c10::ArrayRef<c10::IValue> arguments);
+std::vector<at::Tensor> product_in_order(c10::ArrayRef<c10::IValue> arguments);
+std::vector<at::Tensor> running_sum_in_order(c10::ArrayRef<c10::IValue> arguments);
+std::vector<at::Tensor> running_product_in_order(c10::ArrayRef<c10::IValue> arguments);
+
+}  // namespace loom::glue

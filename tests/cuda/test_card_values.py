@@ -1,0 +1,34 @@
+"""Results that cards of NVIDIA gave, bit for bit: the order of sums, ties, whole quotients, ranges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "card_values"
+MEASURED = json.loads((Path(__file__).parent / "card_values.json").read_text(encoding="utf-8"))["results"]
+
+
+def digests(run: PythonRunner, **env: str) -> dict[str, str]:
+    done = run(PROGRAMS / "digests.py", {"TORCH_LOOM_DEVICE_NAME": "cuda", **env})
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("chip", ["h200", "h100"])
+def test_results_are_those_of_the_card(warm_python: PythonRunner, chip: str) -> None:
+    found = digests(warm_python, TORCH_LOOM_CHIP=chip)
+    assert found.keys() == MEASURED.keys()
+    assert {name for name, digest in found.items() if digest != MEASURED[name]} == set()
+
+
+def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner) -> None:
+    """Sums over several blocks depend on how many cores there are: the test above tells orders apart."""
+    found = digests(warm_python, TORCH_LOOM_CHIP="t4")
+    differ = {name for name, digest in found.items() if digest != MEASURED[name]}
+    assert differ
+    sums = ("big", "sum", "mean", "hsum", "hmean", "dims", "lay")
+    assert all(name.startswith(sums) for name in differ)
