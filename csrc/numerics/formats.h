@@ -138,8 +138,7 @@ constexpr bool has_rule(Format format, Rule rule) {
     case Rule::kPyBuda:
       return true;
     case Rule::kHost:
-      return is_block(format) || format == Format::kFloat32 || format == Format::kFloat16_b ||
-             format == Format::kFloat16;
+      return is_block(format);  // it makes single values as PyBuda does
     case Rule::kPacker:
     case Rule::kPackerPrecise:
       return (is_block(format) && !has_short_exponent(format)) || format == Format::kFloat32 ||

@@ -85,6 +85,7 @@ def run(options: argparse.Namespace, name: str) -> Result:
     """Run the tests of a file or a folder; one without a report has failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
+        Path(folder, "pybuda").symlink_to(options.folder)  # the files list others from tt-buda's root
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conformance.buda_plugin"]
         command += ["-p", "no:cacheprovider", "-W", "ignore", "--rootdir", str(options.folder)]
         command += [f"--junit-xml={report}", f"--timeout={options.test_timeout}"]

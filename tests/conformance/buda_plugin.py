@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -27,14 +28,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--at-most", type=int, default=0, help="run so many tests or fewer, evenly chosen")
 
 
-def pytest_configure() -> None:
-    """Let conftest set TensorFlow's threads and seed where it is not installed."""
-    try:
-        importlib.import_module("tensorflow")
-    except ImportError:
-        sys.modules["tensorflow"] = _Anything("tensorflow")
-
-
 class _Anything(ModuleType):
     """A module whose names are modules like it, which do nothing when called."""
 
@@ -55,3 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [items[int(number * len(items) / most)] for number in range(most)]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
+
+
+if importlib.util.find_spec("tensorflow") is None:
+    # The files' conftest, which pytest reads before any hook of configuration, sets its threads and seed.
+    sys.modules["tensorflow"] = _Anything("tensorflow")
+    sys.modules["tensorflow"].__spec__ = ModuleSpec("tensorflow", None)

@@ -50,6 +50,15 @@ def test_host_forgets_what_alignment_shifts_out() -> None:
     assert quantize(block, B8, rule="host")[1:3].tolist() == [2 / 64, 2 / 64]
 
 
+@pytest.mark.parametrize("fmt", [DataFormat.Float32, DataFormat.Float16_b, DataFormat.Float16], ids=str)
+def test_host_makes_single_values_as_pybuda(fmt: DataFormat) -> None:
+    values, layer = random(9, 75), nn.Linear(75, 24)
+    assert torch.equal(quantize(values, fmt, rule="host"), quantize(values, fmt))
+    with torch.no_grad():
+        wanted, got = layer(values), emulate(layer, fmt, mode="silicon")(values)
+    assert (got - wanted).norm() < 0.02 * wanted.norm()
+
+
 def test_unpacker_cuts() -> None:
     value = torch.tensor([1.0 + 2**-10 + 2**-11, -(1.0 + 2**-7 + 2**-8)])
     assert quantize(value, DataFormat.Float32, rule="unpacker")[0] == 1.0 + 2**-10

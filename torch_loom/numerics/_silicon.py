@@ -53,7 +53,9 @@ def converted(fmt: DataFormat, rule: int, *, wide: bool = False) -> int:
     Args:
         wide: the packer reads float32, not 16 bits.
     """
-    return fmt.value if rule == PYBUDA else fmt.value | (rule | wide << 3) << 8
+    if rule == PYBUDA or (rule == HOST and not fmt.is_block):
+        return fmt.value  # the host makes single values as PyBuda does
+    return fmt.value | (rule | wide << 3) << 8
 
 
 def silicon_mode(

@@ -23,6 +23,12 @@ struct Precision {
   Format accumulate;
 
   Precision(int64_t fidelity_value, int64_t accumulate_value, const char* op);
+
+  // The fidelity of fast products. HiFi3 lacks A_lo · B_lo of HiFi4, at most 2^-11 of a product: sums of 16
+  // bits round far more away, so that one product is as near to the chip as HiFi3's two.
+  Fidelity of_fast_products() const {
+    return fidelity == Fidelity::kHiFi3 && accumulate != Format::kFloat32 ? Fidelity::kHiFi4 : fidelity;
+  }
 };
 
 // The bits of `mode`: sums as a Tensix chip's matrix unit makes them.

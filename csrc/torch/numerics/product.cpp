@@ -60,8 +60,10 @@ using WithoutAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
 // One product of the masked operands, HiFi3's two.
 template <typename Product>
-at::Tensor product_of(const at::Tensor& b, const at::Tensor& a, Fidelity fidelity, const Product& product) {
+at::Tensor product_of(const at::Tensor& b, const at::Tensor& a, const Precision& precision,
+                      const Product& product) {
   const WithoutAutocast guard(c10::autocast_dispatch_keyset);
+  const Fidelity fidelity = precision.of_fast_products();
   at::Tensor sum = product(operand(b, Side::kSrcB, fidelity), operand(a, Side::kSrcA, fidelity), true);
   if (fidelity == Fidelity::kHiFi3) {
     sum.add_(product(masked(b, second_mask_of(Side::kSrcB), true),
@@ -106,9 +108,9 @@ at::Tensor matmul_cpu(const at::Tensor& self, const at::Tensor& other, int64_t f
       convert_reported(static_cast<Format>(out_format), Format::kInvalid, sum, sum, "matmul");
     return sum.to(self.scalar_type());
   }
-  at::Tensor sum =
-      product_of(self, other, precision.fidelity,
-                 [](const at::Tensor& b, const at::Tensor& a, bool) { return at::matmul(b, a); });
+  at::Tensor sum = product_of(self, other, precision, [](const at::Tensor& b, const at::Tensor& a, bool) {
+    return at::matmul(b, a);
+  });
   return finished(std::move(sum), precision.accumulate, out_format, self.scalar_type());
 }
 
@@ -131,10 +133,10 @@ at::Tensor linear_cpu(const at::Tensor& self, const at::Tensor& weight, const st
   if (bias.has_value()) added = bias->to(at::kFloat);
   // One matrix of rows: of a transposed batch PyTorch would make a product for each element of it.
   const at::Tensor rows = self.dim() > 2 ? self.contiguous() : self;
-  at::Tensor sum = product_of(rows, weight, precision.fidelity,
-                              [&](const at::Tensor& b, const at::Tensor& a, bool is_first) {
-                                return at::linear(b, a, is_first ? added : std::nullopt);
-                              });
+  at::Tensor sum =
+      product_of(rows, weight, precision, [&](const at::Tensor& b, const at::Tensor& a, bool is_first) {
+        return at::linear(b, a, is_first ? added : std::nullopt);
+      });
   return finished(std::move(sum), precision.accumulate, out_format, self.scalar_type());
 }
 
@@ -156,11 +158,11 @@ at::Tensor convolution_cpu(const at::Tensor& self, const at::Tensor& weight,
   check_out_format(out_format, "convolution");
   std::optional<at::Tensor> added;
   if (bias.has_value()) added = bias->to(at::kFloat);
-  at::Tensor sum = product_of(self, weight, precision.fidelity,
-                              [&](const at::Tensor& b, const at::Tensor& a, bool is_first) {
-                                return at::convolution(b, a, is_first ? added : std::nullopt, stride, padding,
-                                                       dilation, transposed, output_padding, groups);
-                              });
+  at::Tensor sum =
+      product_of(self, weight, precision, [&](const at::Tensor& b, const at::Tensor& a, bool is_first) {
+        return at::convolution(b, a, is_first ? added : std::nullopt, stride, padding, dilation, transposed,
+                               output_padding, groups);
+      });
   return finished(std::move(sum), precision.accumulate, out_format, self.scalar_type());
 }
 
@@ -178,18 +180,16 @@ std::tuple<at::Tensor, at::Tensor> convolution_backward_cpu(
   at::Tensor grad_input, grad_weight;
   if (output_mask[0]) {
     const at::Tensor input = self.to(at::kFloat);
-    grad_input =
-        product_of(grad, weight, precision.fidelity, [&](const at::Tensor& b, const at::Tensor& a, bool) {
-          return std::get<0>(backward(b, input, a, {true, false, false}));
-        });
+    grad_input = product_of(grad, weight, precision, [&](const at::Tensor& b, const at::Tensor& a, bool) {
+      return std::get<0>(backward(b, input, a, {true, false, false}));
+    });
     grad_input = finished(std::move(grad_input), precision.accumulate, kNone, self.scalar_type());
   }
   if (output_mask[1]) {
     const at::Tensor kernel = weight.to(at::kFloat);
-    grad_weight =
-        product_of(self, grad, precision.fidelity, [&](const at::Tensor& b, const at::Tensor& a, bool) {
-          return std::get<1>(backward(a, b, kernel, {false, true, false}));
-        });
+    grad_weight = product_of(self, grad, precision, [&](const at::Tensor& b, const at::Tensor& a, bool) {
+      return std::get<1>(backward(a, b, kernel, {false, true, false}));
+    });
     grad_weight = finished(std::move(grad_weight), precision.accumulate, kNone, weight.scalar_type());
   }
   // Every result is a tensor, so that the op has one shape whatever the mask.

@@ -357,12 +357,13 @@ def _how(node: fx.Node, left: Any, right: Any) -> tuple[int, int]:
     """Fidelity and accumulate format as the ops take them: nothing is masked where every bit is seen."""
     own = facts(node)
     fidelity, accumulate = MathFidelity[own.fidelity or "HiFi4"], DataFormat[own.accumulate or own.format]
+    how = Precision(accumulate, fidelity, accumulate).summed
     formats = [_format_of(one) for one in (left, right)]
     if not accumulate.is_integer and all(
-        name and Precision(DataFormat[name], fidelity, accumulate).fits for name in formats
+        name and replace(how, format=DataFormat[name]).fits for name in formats
     ):
         return WHOLE, accumulate.value
-    return fidelity.value, accumulate.value
+    return how.fidelity.value, accumulate.value
 
 
 def _lower_convolution(node: fx.Node) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_loom.errors import FormatError
@@ -70,6 +70,14 @@ class Precision:
         bits = self.format.significand_bits
         kept_a, kept_b = _KEPT_BITS[self.fidelity]
         return 0 < bits <= min(kept_a, kept_b)
+
+    @property
+    def summed(self) -> Precision:
+        """As fast products are summed: sums of 16 bits round away what HiFi3 lacks of HiFi4, one product."""
+        is_hidden = not self.silicon and self.accumulate is not DataFormat.Float32
+        if self.fidelity is MathFidelity.HiFi3 and is_hidden:
+            return replace(self, fidelity=MathFidelity.HiFi4)
+        return self
 
 
 def full_fidelity(fmt: DataFormat) -> MathFidelity:

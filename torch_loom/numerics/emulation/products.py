@@ -28,6 +28,8 @@ NOT_TAKEN = object()
 
 
 def fidelity_of(how: Precision) -> int:
+    """The fidelity of sums of products as the ops take it."""
+    how = how.summed
     return WHOLE if how.fits and not how.silicon else how.fidelity.value
 
 
@@ -94,7 +96,7 @@ def _bilinear(emulation: Emulation, how: Precision, *given: Any, call: Handler) 
         sums = call(b, a)
     else:
         sums = call(ops.operand(b, 0, fidelity), ops.operand(a, 1, fidelity))
-        if how.fidelity is MathFidelity.HiFi3:
+        if fidelity == MathFidelity.HiFi3.value:
             sums = sums + call(ops.operand(b, 0, fidelity, True), ops.operand(a, 1, fidelity, True))
     return ops.quantize(sums, how.made(how.accumulate), NONE, NONE)
 
@@ -210,8 +212,8 @@ def _padded(input: Tensor, padding: str, kernel: Any, dilation: list[int]) -> tu
 def multiply(emulation: Emulation, how: Precision, a: Any, b: Any) -> Any:
     """Elementwise: operand 0 is SrcA, operand 1 SrcB. A number of Python's is exact."""
     left, right = operands((a, b), how, emulation.weights)
-    fidelity = fidelity_of(how)
-    if not (is_float(left) and is_float(right)) or (fidelity == WHOLE and _is_in(left, right, how.format)):
+    is_whole = how.fits and not how.silicon
+    if not (is_float(left) and is_float(right)) or (is_whole and _is_in(left, right, how.format)):
         return left * right
     fidelity = how.fidelity.value
     product = ops.operand(left, 1, fidelity) * ops.operand(right, 0, fidelity)
