@@ -12,6 +12,7 @@ from torch import fx, nn
 
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.compiler.fast_path import layers_of, taken
+from torch_loom.compiler.in_place import without_writes
 from torch_loom.errors import CompilerOptionError, ExportError
 from torch_loom.image import structure
 from torch_loom.image.arguments import CONSTANTS
@@ -163,6 +164,7 @@ def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], d
         check_dtypes(program.graph_module)
         if not _is_on(program, device):
             program = move_to_device_pass(program, str(device))
+        without_writes(program.graph_module.graph)
         # Decomposing traces the graph again, only to make it functional.
         if _is_functional(program.graph_module):
             return program
@@ -230,8 +232,14 @@ def _is_functional(graph: fx.GraphModule) -> bool:
         if node.op == "call_function" and getattr(node.target, "__name__", "") != "getitem":
             schema = getattr(node.target, "_schema", None)
             # Assertions and control flow are the decomposition's to deal with.
-            if schema is None or schema.is_mutable or not schema.returns:
+            if schema is None or schema.is_mutable or not schema.returns or _updates_statistics(node):
                 return False
         elif node.op in ("get_attr", "call_module", "call_method"):
             return False
     return True
+
+
+def _updates_statistics(node: fx.Node) -> bool:
+    """Whether a norm writes the mean and the variance that it is given, of which its schema says nothing."""
+    norms = (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default)
+    return node.target in norms and bool(node.args[3] is not None and node.args[5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,8 +39,16 @@ def place_modules(
     Parameters that modules share stay shared in the copies. Until the compiler takes a stage's graph, modules
     run op by op on the device: PyTorch's own numbers, exact in each dtype.
     """
-    placed = modules if keep else copy.deepcopy(modules)
+    placed = modules if keep else copy.deepcopy(modules, _copies(modules, devices))
     return [module.to(device) for module, device in zip(placed, devices, strict=True)]
+
+
+def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[int, Any]:
+    """Copies of parameters, by id, on the device that all are for: none is copied on the host first."""
+    if len(set(devices)) > 1:
+        return {}
+    every = {one for module in modules for one in module.parameters() if type(one) is nn.Parameter}
+    return {id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every}
 
 
 def named_parameters(modules: dict[str, nn.Module]) -> dict[str, nn.Parameter]:
