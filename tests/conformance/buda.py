@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="pybuda, of tt-buda")
     parser.add_argument("files", nargs="*", help="of these (all)")
     parser.add_argument("--at-most", type=int, default=16, help="tests of a file or folder")
-    parser.add_argument("--test-timeout", type=int, default=30, help="seconds for a test")
+    parser.add_argument("--test-timeout", type=int, default=60, help="seconds for a test")
     parser.add_argument("--timeout", type=int, default=900, help="seconds for a file or folder")
     parser.add_argument("--results", type=Path, help="a file of earlier results, which keeps these")
     parser.add_argument("--write-docs", action="store_true", help="write the block of docs/conformance.md")

@@ -249,6 +249,8 @@ def test_configuration() -> None:
     )
     assert (config.balancer_policy, config.default_math_fidelity) == ("Ribbon", pybuda.MathFidelity.LoFi)
     assert config.harvesting_mask == [0b110, 0b10000000]
+    pybuda.set_configuration_options(harvested_rows=[1, 2])
+    assert config.harvesting_mask == 0b110  # every chip's
     for wrong in (
         {"balancer_policy": "Best"},
         {"backend_opt_level": 5},

@@ -20,6 +20,7 @@ from torch_loom.pybuda.op.eval import calculate_pcc, compare_tensor_to_golden
 from torch_loom.pybuda.op_repo import pybuda_operator_repository, pytorch_operator_repository
 from torch_loom.pybuda.tensor import to_pt_tensors
 from torch_loom.pybuda.verify import TestKind, VerifyConfig
+from torch_loom.pybuda.verify.stages import verify_device
 
 
 class Product(pybuda.PyBudaModule):
@@ -128,6 +129,15 @@ def test_pybuda_compile_takes_one_sample_of_any_size() -> None:
     x = pybuda.Tensor.create_from_torch(torch.rand(4, 2, 32))
     made = pybuda.pybuda_compile(tt0, "whole", x, verify_cfg=VerifyConfig())
     assert made.outputs[0].shape == (1, 1, 8, 32)
+
+
+def test_pybuda_compile_verifies_in_pytorchs_numbers() -> None:
+    chip = pybuda.BackendDevice.Wormhole_B0
+    tt0 = pybuda.TTDevice("tt0", module=Product("m"), devtype=pybuda.BackendType.Silicon, arch=chip)
+    x, near = torch.rand(1, 32, 32), VerifyConfig(golden_compare_callback=torch.allclose)
+    pybuda.pybuda_compile(tt0, "exact", pybuda.Tensor.create_from_torch(x), verify_cfg=near)
+    with pytest.raises(VerificationError, match="OUTPUTS"):
+        verify_device(tt0, [x], near)
 
 
 def test_compile_torch_is_a_backend_of_torch_compile() -> None:

@@ -61,6 +61,8 @@ def pybuda_compile(
 ) -> CompileResults:
     """Compile what a TTDevice runs and, with ``verify_cfg``, compare it with PyTorch.
 
+    What its ops compute is compared in PyTorch's numbers; ``verify_module`` compares runs in formats.
+
     Args:
         inputs: of one sample, as its modules take it; shapes are enough where nothing is verified.
         targets: of the device's loss module.
@@ -93,6 +95,7 @@ def pybuda_compile(
                 [value.value() for value in given],
                 dataclasses.replace(verify_cfg, graph_name=graph_name, test_kind=kind),
                 None if losses is None else [value_of_tensor(loss) for loss in losses],
+                is_exact=True,  # a compilation is compared, and no run
             )
     return CompileResults(
         outputs=list(outputs),

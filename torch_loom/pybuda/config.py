@@ -120,7 +120,7 @@ def set_configuration_options(
     enable_conv_prestride: bool | None = None,
     enable_stable_softmax: bool | None = None,
     amp_level: int | None = None,
-    harvested_rows: list[list[int]] | None = None,
+    harvested_rows: list[list[int]] | list[int] | None = None,
     store_backend_db_to_yaml: bool | None = None,
     input_queues_on_host: bool | None = None,
     output_queues_on_host: bool | None = None,
@@ -136,6 +136,8 @@ def set_configuration_options(
 ) -> None:
     """Set options of the global configuration; None leaves one as it is. Names are taken in any case.
 
+    ``harvested_rows`` are those of each chip, or a list of rows that all chips lack.
+
     Raises:
         PyBudaError: a value outside of what an option takes; nothing is set then.
     """
@@ -148,7 +150,8 @@ def set_configuration_options(
             raise PyBudaError(f"{name} is {given[name]!r}; it is a {kind.__name__}")
     rows = given.pop("harvested_rows", None)
     if rows is not None:
-        given["harvesting_mask"] = [_mask(chip) for chip in rows]
+        is_of_all = all(isinstance(row, int) for row in rows)
+        given["harvesting_mask"] = _mask(rows) if is_of_all else [_mask(chip) for chip in rows]
     names = {"accumulate_df": "default_accumulate_df", "math_fidelity": "default_math_fidelity"}
     for name, value in given.items():
         setattr(_Global.config, names.get(name, name), value)
@@ -178,7 +181,7 @@ def _one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
     raise PyBudaError(f"{name} is {value!r}; it is one of {', '.join(map(str, allowed))}")
 
 
-def _mask(rows: list[int]) -> int:
+def _mask(rows: Any) -> int:
     for row in rows:
         if row not in _HARVESTABLE:
             raise PyBudaError(f"row {row} cannot be harvested: rows 1 to 5 and 7 to 11 can")

@@ -86,19 +86,12 @@ def Transpose(
 ) -> Tensor:
     """Swap two dimensions.
 
-    With ``z_dim_slice`` z counts in groups of that many, each transposed by itself. Another ``out_dtype``
-    than the default converts the result.
+    ``z_dim_slice`` says how large z becomes, which follows from the operand; values do not depend on it.
+    Another ``out_dtype`` than the default converts the result.
     """
 
     def run(x: Torch) -> Torch:
-        if z_dim_slice > 0:
-            first, second = (d if d < 0 else d - x.dim() for d in (dim0, dim1))
-            if min(first, second) < -3:
-                raise PyBudaError("z_dim_slice needs dimensions among the last three")
-            outer = _pieces(x.shape[-3], z_dim_slice, "z")
-            moved = x.unflatten(-3, (outer, z_dim_slice)).transpose(first, second).flatten(-4, -3)
-        else:
-            moved = x.transpose(dim0, dim1)
+        moved = x.transpose(dim0, dim1)
         return moved if out_dtype is torch.float32 else moved.to(out_dtype)
 
     attributes = {"dim0": dim0, "dim1": dim1, "z_dim_slice": z_dim_slice, "out_dtype": out_dtype}

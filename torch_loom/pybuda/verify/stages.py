@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,8 @@ def verify_device(
     inputs: Sequence[torch.Tensor],
     config: VerifyConfig,
     losses: Sequence[torch.Tensor] | None = None,
+    *,
+    is_exact: bool = False,
 ) -> list[Checked]:
     """Compare a device with PyTorch on the host: compiler passes, outputs and, in training, gradients.
 
@@ -57,6 +60,7 @@ def verify_device(
         device: a device with modules.
         inputs: of one micro-batch, on the host.
         losses: gradients of the outputs, in training; a ramp otherwise.
+        is_exact: whether the device computes in PyTorch's numbers, whatever the formats of its chip.
 
     Raises:
         VerificationError: a value differs; the message names stage and value.
@@ -73,12 +77,13 @@ def verify_device(
     if stage.device.type != "cpu" and (config.verify_all or config.verify_last):
         done += _passes(stage, inputs, expected, config)
     on_device = tuple(value.to(stage.device) for value in inputs)
-    with torch.no_grad(), stage.numbers():
+    numbers = nullcontext if is_exact else stage.numbers
+    with torch.no_grad(), numbers():
         got = stage.compute(on_device)
     pairs = enumerate(zip(expected, got, strict=True))
     done += [check("OUTPUTS", f"output {n}", a, b, config) for n, (a, b) in pairs]
     if config.test_kind.is_training():
-        done += _gradients(stage, golden, inputs, config, losses)
+        done += _gradients(stage, golden, inputs, config, losses, numbers)
     return done
 
 
@@ -147,15 +152,16 @@ def _gradients(
     inputs: Sequence[torch.Tensor],
     config: VerifyConfig,
     losses: Sequence[torch.Tensor] | None,
+    numbers: Callable[[], AbstractContextManager[object]],
 ) -> list[Checked]:
     """The gradients of a weighted sum of the outputs, which distinguishes outputs and elements."""
     found = []
-    for one in (golden, stage):
+    for one, numbers_of_one in ((golden, golden.numbers), (stage, numbers)):
         leaves = [value.detach().to(one.device, copy=True) for value in inputs]
         for leaf in leaves:
             leaf.requires_grad_(leaf.is_floating_point())
         one.zero_grad()
-        with one.numbers():
+        with numbers_of_one():
             outputs = [out for out in one.compute(tuple(leaves)) if out.requires_grad]
             weights = [
                 _weights(out, config.scale_loss) if losses is None else losses[n].to(out)
