@@ -11,7 +11,8 @@ from torch_loom import pybuda
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", "off")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,3 +181,38 @@ def test_run_generate_says_where_to_write() -> None:
         assert read(results)[0].item() == pytest.approx(expected)
     with pytest.raises(PyBudaError, match="write_index"):
         pybuda.run_generate()
+
+
+def test_what_was_compiled_is_kept_for_the_next_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", str(tmp_path))
+    exports: list[nn.Module] = []
+    export = torch.export.export
+
+    def counted(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        exports.append(module)
+        return export(module, *args, **kwargs)
+
+    monkeypatch.setattr(torch.export, "export", counted)
+
+    def run(seed: int, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+        chip = {"arch": pybuda.BackendDevice.Wormhole_B0, "devtype": pybuda.BackendType.Silicon}
+        device = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("net", net), **chip)  # type: ignore[arg-type]
+        device.push_to_inputs(x)
+        result: torch.Tensor = pybuda.run_inference(_sequential=True).get(timeout=60)[0].value()
+        pybuda.pybuda_reset()
+        with torch.no_grad():
+            assert (result - net(x)).abs().max() < 0.05
+        return result
+
+    x = torch.rand(2, 16)
+    first, again = run(0, x), run(0, x)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, run(1, x))  # other parameters, the same program
+    assert len(exports) == 1
+    pybuda.config.configure_mixed_precision(op_type="matmul", math_fidelity=pybuda.MathFidelity.LoFi)
+    run(0, x)
+    assert len(exports) == 2  # settings that ask for the names of ops

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx.traceback import preserve_node_meta
 
 from torch_loom import config
 from torch_loom.chips import Chip, load
@@ -213,10 +214,27 @@ def _kept_or_compiled(task: _Task, folder: Path | None) -> Executable:
         return _compiled(task)
     begun = time.perf_counter()
     _tell(task.progress, "cache")
-    entry = entry_for(task.module, task.args, task.kwargs, task.options, task.target, task.place, folder)
-    executable = entry.load() if entry is not None else None
+    entry = entry_for(
+        task.module,
+        task.args,
+        task.kwargs,
+        task.options,
+        task.target,
+        task.place,
+        folder,
+        plans_later=task.plans_later,
+    )
+    decided = overrides.current()
+
+    def plan() -> dict[str, Any]:
+        with overrides.applied(decided), preserve_node_meta():
+            return _compiled(task).plan
+
+    executable = entry.load(plan) if entry is not None else None
     if executable is None:
         return _compiled(task, entry)
+    if task.plans_later:
+        return executable
     executable.plan["passes"] = [vars(_record("cache", begun, executable.num_ops))]
     executable.plan["options"] = changed(task.options)
     return executable

@@ -1,7 +1,8 @@
 """Compiled models on disk, so that a second compilation of the same is a matter of reading a file.
 
-An entry has program and plan, but no parameters: those are the module's. It is an image, so it is there whole
-or not at all, and its checksum says whether it is damaged; several processes may use one folder.
+An entry has program and plan, but no parameters: those are the module's. One for runs alone has no plan. It is
+an image, so it is there whole or not at all, and its checksum says whether it is damaged; several processes may
+use one folder.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,23 @@ class Entry:
         path: its file, which may not be there.
         module: whose parameters it has.
         device: where it runs.
+        plans_later: whether entries have no plan.
     """
 
-    def __init__(self, path: Path, module: nn.Module, device: torch.device) -> None:
+    def __init__(
+        self, path: Path, module: nn.Module, device: torch.device, *, plans_later: bool = False
+    ) -> None:
         self.path = path
         self._module = module
         self._device = device
+        self._plans_later = plans_later
 
-    def load(self) -> Executable | None:
-        """Return what was compiled earlier; None: nothing, or nothing that is whole. What is damaged goes."""
+    def load(self, plan: Callable[[], dict[str, Any]] | None = None) -> Executable | None:
+        """Return what was compiled earlier; None: nothing, or nothing that is whole. What is damaged goes.
+
+        Args:
+            plan: makes the plan at the first call for it, where the entry has none.
+        """
         if not self.path.exists():
             return None
         try:
@@ -81,7 +90,7 @@ class Entry:
             executable = Executable(
                 program,
                 used,
-                body["plan"],
+                plan if self._plans_later and plan is not None else body["plan"],
                 body["specs"],
                 self._device,
                 replays=body["replays"],
@@ -115,7 +124,7 @@ class Entry:
         needed = {*executable.program.tensors, *program.tensors} - {*names}
         body = {
             "program": executable.program.to_json(),
-            "plan": executable.plan,
+            "plan": None if self._plans_later else executable.plan,
             "specs": executable.specs,
             "replays": executable.replays,
             "sources": {name: sources[name] for name in sorted(needed & sources.keys())},
@@ -139,8 +148,14 @@ def entry_for(
     target: Target,
     device: torch.device,
     folder: Path,
+    *,
+    plans_later: bool = False,
 ) -> Entry | None:
-    """Return the place of a model in the cache; None where what it computes cannot be known beforehand."""
+    """Return the place of a model in the cache; None where what it computes cannot be known beforehand.
+
+    Args:
+        plans_later: whether its program is one for runs, whose plan is not kept.
+    """
     graph = fingerprint(module, args, kwargs)
     if not graph or not _are_whole(overrides.current()):
         log.info("not cached: what the module computes, or what a predicate asks, cannot be told beforehand")
@@ -155,10 +170,12 @@ def entry_for(
             name: str(value) for name, value in vars(target).items() if name not in ("chip", "_models")
         },
         "device": str(device),
+        "plans_later": plans_later,
         "version": [str(torch.__version__), str(file.VERSION), _sources_digest()],
     }
     text = json.dumps(whole, sort_keys=True, default=str)
-    return Entry(folder / (hashlib.sha256(text.encode()).hexdigest() + _SUFFIX), module, device)
+    path = folder / (hashlib.sha256(text.encode()).hexdigest() + _SUFFIX)
+    return Entry(path, module, device, plans_later=plans_later)
 
 
 def _told(given: overrides.Overrides) -> dict[str, Any]:

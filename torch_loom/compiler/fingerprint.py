@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -24,6 +25,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
 _META = torch.device("meta")
 _TORCH = os.path.dirname(torch.__file__)
+# Their results are like the first operand. On the meta device PyTorch takes many calls of Python for each.
+_NORMS = (functional.batch_norm, functional.layer_norm, torch.batch_norm, torch.layer_norm)
 
 
 class _UnknownError(Exception):
@@ -92,7 +95,8 @@ class _Trace(TorchFunctionMode):
         if function is _DEVICE:
             return self._device if args[0].device == _META else args[0].device
         args, given = _without_devices(function, args, given)
-        result = function(*args, **given)
+        is_norm = function in _NORMS and args
+        result = torch.empty_like(args[0]) if is_norm else function(*args, **given)
         self._notes.append(f"{text} = {self.shown(result)}")
         return result
 

@@ -80,7 +80,10 @@ def compiled(
     options = {**_options(config, len(stage.devices)), **_numbers(device, config), **more}
     if training:
         options["enable_consteval"] = False
-    with applied(_overrides(config, training)), preserve_node_meta():
+    overrides = _overrides(config, training)
+    # The names of ops are no part of the cache's key: a plan has them, and these settings ask for them.
+    asks_names = bool(overrides.precisions or overrides.hosts or config.op_intermediates_to_save)
+    with applied(overrides), preserve_node_meta():
         made: Executable = compile_module(
             whole,
             () if names else given,
@@ -88,7 +91,7 @@ def compiled(
             chip=device.chip,
             num_chips=len(stage.devices),
             device=place,
-            cache=False,  # a plan has the ops' names, which are no part of its key
+            cache=bool(more.get("plans_later")) and not (training or asks_names),
             **options,
         )
     if more.get("plans_later"):
