@@ -43,6 +43,7 @@ def test_tolerances() -> None:
     assert compare_tensors(reference, -noisy, VerifyConfig(golden_compare_callback=lambda a, b: True)).passed
     low = VerifyConfig(relative_atol=0.0, pcc=0.5)
     assert compare_tensors(torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 3, 2.5]), low).passed
+    assert compare_tensors(reference, -noisy, VerifyConfig(pcc=-1)).passed
     for wrong in ({"pcc": 1.5}, {"atol": -1.0}, {"steps": 0}, {"rtol": {torch.float32: -1.0}}):
         with pytest.raises(PyBudaError, match=next(iter(wrong))):
             VerifyConfig(**wrong)  # type: ignore[arg-type]
@@ -83,6 +84,12 @@ def test_infinities_and_nans_count_where_they_differ() -> None:
     assert correlation(both, both.clone()) == 1.0
     assert correlation(both, torch.tensor([1.0, 2.0, 3.0, nan])) == 0.0
     assert correlation(both, torch.tensor([1.0, 2.0, -inf, nan])) == 0.0
+
+
+def test_a_batch_of_one_input_may_be_the_input() -> None:
+    x = torch.rand(2, SIZE, SIZE)
+    for given in (x, pybuda.Tensor.create_from_torch(x), (x,)):
+        assert verify_module(Doubled("m"), [(2, SIZE, SIZE)], VerifyConfig(), inputs=[given])  # type: ignore[list-item]
 
 
 def test_every_pass_and_result_is_compared() -> None:

@@ -1,8 +1,8 @@
 """Compiled models on disk, so that a second compilation of the same is a matter of reading a file.
 
 An entry has program and plan, but no parameters: those are the module's. One for runs has no plan. It is an
-image, so it is whole or not there at all, and its checksum says whether it is damaged. Several processes may use
-one folder.
+image, so it is whole or not there at all, and its checksum says whether it is damaged. Several
+processes may use one folder.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.module import Module, PyBudaModule, PyTorchModule
 from torch_loom.pybuda.pybudaglobal import pybuda_reset
 from torch_loom.pybuda.run.api import get_parameter_gradients, initialize_pipeline, run_backward, run_forward
-from torch_loom.pybuda.tensor import to_torch
+from torch_loom.pybuda.tensor import TensorBase, to_torch
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import Checked, check, verify_device
@@ -128,7 +128,9 @@ def _batches(
     centered: bool,
 ) -> list[list[torch.Tensor]]:
     if given:
-        return [[to_torch(value) for value in batch] for batch in given]
+        # A batch of one input may be the input itself.
+        batches = [[batch] if isinstance(batch, (torch.Tensor, TensorBase)) else batch for batch in given]
+        return [[to_torch(value) for value in batch] for batch in batches]
     if not shapes:
         raise PyBudaError("verify_module needs input_shapes, or inputs")
     # Some programs give them as a list within the list.

@@ -37,7 +37,7 @@ class VerifyConfig:
     value of the reference), or if its correlation with the reference is ``pcc`` or more.
 
     Raises:
-        PyBudaError: a tolerance below 0, a ``pcc`` outside 0 to 1, or a count below 1.
+        PyBudaError: a tolerance below 0, a ``pcc`` outside -1 to 1, or a count below 1.
     """
 
     graph_name: str = "graph"
@@ -100,8 +100,8 @@ class VerifyConfig:
             for value in given.values() if isinstance(given, dict) else [given]:
                 if value is not None and value < 0:
                     raise PyBudaError(f"VerifyConfig: {name} is {value}; it is 0 or more")
-        if self.pcc is not None and not 0 <= self.pcc <= 1:
-            raise PyBudaError(f"VerifyConfig: pcc is {self.pcc}; it is 0 to 1")
+        if self.pcc is not None and not -1 <= self.pcc <= 1:
+            raise PyBudaError(f"VerifyConfig: pcc is {self.pcc}; it is -1 to 1")
         for name in ("epochs", "steps", "accumulation_steps", "microbatch_count", "microbatch_size"):
             if getattr(self, name) < 1:
                 raise PyBudaError(f"VerifyConfig: {name} is {getattr(self, name)}; it is 1 or more")
