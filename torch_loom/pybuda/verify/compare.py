@@ -27,9 +27,10 @@ def correlation(reference: torch.Tensor, value: torch.Tensor) -> float:
     """
     a, b = reference.detach().double().flatten().cpu(), value.detach().double().flatten().cpu()
     finite = a.isfinite() & b.isfinite()
-    if not _equal_elsewhere(a, b, finite):
-        return 0.0
-    a, b = a[finite], b[finite]
+    if not finite.all():
+        if not _equal_elsewhere(a, b, finite):
+            return 0.0
+        a, b = a[finite], b[finite]
     if not a.numel() or torch.equal(a, b):
         return 1.0
     a, b = a - a.mean(), b - b.mean()
@@ -49,15 +50,14 @@ def compare_tensors(
         passed = bool(config.golden_compare_callback(a, b))
         return Comparison(passed, correlation(a, b), _difference(a, b), "" if passed else "the callback's no")
     x, y = a.double(), b.double()
-    largest = float(x[x.isfinite()].abs().max()) if x.isfinite().any() else 0.0
+    largest = _largest(x)
     atol = config.tolerance("atol", a.dtype)
     atol = config.relative_atol * largest if atol is None else atol
     rtol = config.tolerance("rtol", a.dtype) or 0.0
     pcc, wanted = correlation(a, b), DEFAULT_PCC if config.pcc is None else config.pcc
-    close = torch.allclose(x, y, rtol, atol, equal_nan=True)
     # Of all zeros nothing can be within a share, nor correlated.
-    lost = bool(x.any()) and not bool(y.any())
-    passed = not lost and (close or pcc >= wanted)
+    lost = bool(a.any()) and not bool(b.any())
+    passed = not lost and (pcc >= wanted or torch.allclose(x, y, rtol, atol, equal_nan=True))
     difference = _difference(a, b)
     if passed:
         return Comparison(True, pcc, difference)
@@ -71,6 +71,11 @@ def _equal_elsewhere(a: torch.Tensor, b: torch.Tensor, finite: torch.Tensor) -> 
 
 
 def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    gap = (a.double() - b.double()).abs()
-    gap = gap[gap.isfinite()]
-    return float(gap.max()) if gap.numel() else 0.0
+    return _largest(a.double() - b.double())
+
+
+def _largest(values: torch.Tensor) -> float:
+    """The largest magnitude that is finite."""
+    finite = values.isfinite()
+    known = values if finite.all() else values[finite]  # picking elements takes longer than all else
+    return float(known.abs().max()) if known.numel() else 0.0
