@@ -20,8 +20,8 @@ _BITS_OF_SRC_A = 10  # that all but LoFi see
 def split_products(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Let products with weights see masked operands whole: the same bits, and the masks of weights constants.
 
-    HiFi3, whose second product is of the low bits that the first leaves out, becomes two products and their
-    sum. A plan takes both for the one op that they are on a chip.
+    HiFi3 with sums in Float32, whose second product is of the low bits that the first leaves out, becomes two
+    products and their sum. A plan takes both for the one op that they are on a chip.
     """
     if context.options.numerics != "formats" or not context.options.enable_consteval:
         return graph
@@ -61,18 +61,16 @@ def _split(graph: fx.Graph, node: fx.Node, place: int) -> None:
             return
         lows = [_masked(graph, node, x, _SRC_B, fidelity, low=True)]
         lows += [_masked(graph, node, weight, _SRC_A, fidelity, low=True)]
-    in_float32 = (WHOLE, DataFormat.Float32.value)
-    node.args = (seen, weight_seen, *between, *in_float32)
+    node.args = (seen, weight_seen, *between, WHOLE, accumulate)
     if between:
         between[0] = None  # the bias is added once
     with graph.inserting_after(node):
-        low = _made(graph, node, node.target, (*lows, *between, *in_float32))
+        low = _made(graph, node, node.target, (*lows, *between, WHOLE, accumulate))
     with graph.inserting_after(low):
         result = _made(graph, node, torch.ops.aten.add.Tensor, (node, low))
     users = [user for user in node.users if user is not result]
-    wanted = [accumulate, *(one for one in formats if one is not False)]
-    for one in dict.fromkeys(wanted):
-        if one != DataFormat.Float32.value:
+    for one in formats:
+        if one is not False and one != accumulate:
             with graph.inserting_after(result):
                 result = _made(graph, node, torch.ops.loom_numerics.quantize.default, (result, one))
     for user in users:
