@@ -72,6 +72,25 @@ def test_constants_are_where_the_module_runs() -> None:
     assert torch.equal(_run(Scaled("s"), x), 2 * x + 3)
 
 
+def test_samples_have_one_dropout(tmp_path: Path) -> None:
+    class Dropped(pybuda.PyBudaModule):
+        def forward(self, x: Any) -> Any:
+            return op.Dropout("dropped", x, p=0.25, training=True, seed=3)
+
+    chip: dict[str, Any] = {"arch": pybuda.BackendDevice.Wormhole_B0, "devtype": pybuda.BackendType.Golden}
+    x = torch.ones(3, 16, SIZE)
+    got = _run(Dropped("d"), x, **chip)
+    assert torch.equal(got, got[:1].expand_as(got))
+    assert 0.1 < float((got == 0).float().mean()) < 0.4
+    verify_module(Dropped("d"), [(1, 16, SIZE)], VerifyConfig(**chip))
+    tt0 = pybuda.TTDevice("tt0", module=Dropped("d"), **chip)
+    tt0.compile_to_image(img_path=str(tmp_path / "d.tti"), sample_inputs=(x,))
+    pybuda.pybuda_reset()
+    image = pybuda.TTDevice.load_image(img_path=str(tmp_path / "d.tti"))
+    image.push_to_inputs(x)
+    assert torch.equal(pybuda.run_inference(_sequential=True).get(timeout=60)[0].value(), got)
+
+
 def test_images_and_tapped_values_have_all_samples(tmp_path: Path) -> None:
     x = torch.rand(3, 64, SIZE)
     module = Attention("a")

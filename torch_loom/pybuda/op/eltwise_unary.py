@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -154,9 +155,9 @@ def Dropout(name: str, operandA: Any, p: float = 0.5, training: bool = True, see
             raise PyBudaError(f"p is {p}; it is a probability, 0 to 1")
         if not training or p == 0:
             return x.view_as(x)
-        generator = torch.Generator().manual_seed(seed)
-        kept = torch.empty(x.shape).bernoulli_(1 - p, generator=generator) / max(1 - p, 1e-45)
-        return x * kept.to(x.device, x.dtype)
+        # NumPy's: a generator of PyTorch's can be no part of a graph, nor draw one mask for all samples.
+        kept = np.random.default_rng(seed).random(tuple(x.shape)) >= p
+        return x * torch.tensor(kept / max(1 - p, 1e-45), dtype=x.dtype, device=x.device)
 
     return _unary("dropout", name, operandA, run, p=p, training=training, seed=seed)
 
