@@ -43,6 +43,7 @@ class Run {
         num_ranks_(transport.num_ranks()) {}
 
   void run();
+  int64_t latest_ns() const noexcept { return latest_ns_; }
 
  private:
   static constexpr size_t kChunk = Slot::kDataBytes;
@@ -76,6 +77,7 @@ class Run {
   const Rules& rules_;
   const int rank_, num_ranks_;
   bool is_checked_ = false;
+  int64_t latest_ns_ = -1;
   std::vector<char> sum_;
 };
 
@@ -89,6 +91,7 @@ void Run::rounds(Show show, Take take, Count count) {
     std::memcpy(&operations[static_cast<size_t>(peer)], slot.header, sizeof(Operation));
   }
   if (!is_checked_) check(operations);
+  for (const Operation& one : operations) latest_ns_ = std::max(latest_ns_, one.ready_ns);
   const size_t num_rounds = count(std::span<const Operation>(operations));
   for (size_t number = 0; number < num_rounds; ++number) {
     const uint64_t taken = round;
@@ -290,11 +293,14 @@ std::string message_text(const Operation& operation, int rank) {
 
 }  // namespace
 
-void run_collective(Transport& transport, const Task& task, const Rules& rules) {
-  Run(transport, task, rules).run();
+int64_t run_collective(Transport& transport, const Task& task, const Rules& rules) {
+  Run run(transport, task, rules);
+  run.run();
+  return run.latest_ns();
 }
 
-void run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules) {
+int64_t run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules) {
+  int64_t latest_ns = -1;
   std::vector<Operation> headers(tasks.size());
   std::vector<Transport::Transfer> transfers;
   transfers.reserve(2 * tasks.size());
@@ -307,7 +313,8 @@ void run_messages(Transport& transport, std::span<const Task> tasks, const Rules
     Operation& header = headers[i];
     transfers.push_back({peer, is_sent, reinterpret_cast<char*>(&header), sizeof header});
     if (!is_sent) {
-      transfers.back().then = [&transport, &task, &header, &rules, peer] {
+      transfers.back().then = [&transport, &task, &header, &rules, &latest_ns, peer] {
+        latest_ns = std::max(latest_ns, header.ready_ns);
         const Operation& own = task.operation;
         if (header.dtype == own.dtype && header.numel == own.numel) return;
         refuse(transport, rules,
@@ -318,6 +325,7 @@ void run_messages(Transport& transport, std::span<const Task> tasks, const Rules
     transfers.push_back({peer, is_sent, bytes.data, bytes.size});
   }
   transport.move(transfers, rules.deadline);
+  return latest_ns;
 }
 
 }  // namespace loom::distributed

@@ -26,15 +26,15 @@ struct Task {
   double factor = 1;  // of kScaledSum
 };
 
-// Moves the bytes. Throws Error where the ranks' operations do not belong together, a rank has failed or
-// ended, and TimedOut.
+// Moves the bytes, and returns when the latest rank was ready. Throws Error where the ranks' operations do
+// not belong together, a rank has failed or ended, and TimedOut.
 struct Rules {
   Transport::Clock::time_point deadline;
   bool checks = true;            // false: what does not belong together waits until the time is over
   bool one_device_each = false;  // two ranks on one device are refused
 };
-void run_collective(Transport& transport, const Task& task, const Rules& rules);
-// Sends and receives that are under way together.
-void run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules);
+int64_t run_collective(Transport& transport, const Task& task, const Rules& rules);
+// Sends and receives that are under way together: when the latest of those that send to this rank was ready.
+int64_t run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules);
 
 }  // namespace loom::distributed

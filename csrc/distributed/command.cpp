@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +40,8 @@ void Command::run(void* command, driver::Stream) { static_cast<Command*>(command
 
 void Command::release(void* command) noexcept {
   Command* const own = static_cast<Command*>(command);
+  // Where it has not run, it waits for nobody.
+  if (own->joint != nullptr) own->joint->begin_at(-1);
   own->shared->num_pending.fetch_sub(1);
   delete own;
 }
@@ -52,16 +55,20 @@ void Command::run() {
     for (const int64_t record : records) recorder::start(record);
     transport.connect(rules.deadline);
     transport.check_failures();
+    const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+    for (Task& task : tasks) task.operation.ready_ns = ready_ns;
+    int64_t latest_ns = -1;
     for (size_t i = 0; i < tasks.size();) {
       size_t end = i;
       while (end < tasks.size() && is_message_kind(tasks[end].operation.kind)) ++end;
       if (end != i) {
-        run_messages(transport, {tasks.data() + i, end - i}, rules);
+        latest_ns = std::max(latest_ns, run_messages(transport, {tasks.data() + i, end - i}, rules));
         i = end;
       } else {
-        run_collective(transport, tasks[i++], rules);
+        latest_ns = std::max(latest_ns, run_collective(transport, tasks[i++], rules));
       }
     }
+    if (joint != nullptr) joint->begin_at(latest_ns);
     for (const int64_t record : records) recorder::complete(record);
     return;
   } catch (const TimedOut& error) {

@@ -8,6 +8,7 @@
 #include "distributed/communicator.h"
 #include "distributed/work.h"
 #include "driver/driver.h"
+#include "runtime/simulated_clock.h"
 
 namespace loom::distributed {
 
@@ -22,7 +23,8 @@ struct Command {
   std::vector<Task> tasks;
   std::chrono::milliseconds timeout{};
   int global_rank = 0;
-  std::vector<int64_t> records;  // of the flight recorder
+  std::vector<int64_t> records;                      // of the flight recorder
+  std::shared_ptr<runtime::simulated::Joint> joint;  // null: its time waits for no other rank
 
   // Called once, or by a graph any number of times.
   static void run(void* command, driver::Stream stream);

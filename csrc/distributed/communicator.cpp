@@ -252,11 +252,15 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     command->tasks.push_back(std::move(one.task));
   }
   const auto outcome = command->outcome;
+  const runtime::StreamRef where{device.index(), own.id()};
+  // Each replay of a graph has a time of its own, as dry runs have, whose ranks meet before.
+  const bool is_alone = runtime::detail::world.load() != 0 || runtime::is_captured(where);
+  if (!is_alone) command->joint = runtime::simulated::join(where.device, where.id, nanoseconds);
+  const bool is_joined = command->joint != nullptr;
   shared_->num_pending.fetch_add(1);
   const driver::Kernel kernel{name, &Command::run, &Command::release, command.release()};
   {
-    const runtime::simulated::Said said(nanoseconds);
-    const runtime::StreamRef where{device.index(), own.id()};
+    const runtime::simulated::Said said(nanoseconds, is_joined);
     glue::translated([&] { runtime::submit(where, kernel, {nullptr, operands, {}}, outputs); });
   }
   if (std::any_of(steps.begin(), steps.end(), [](const Step& one) { return !one.copies.empty(); })) {

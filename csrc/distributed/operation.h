@@ -37,6 +37,7 @@ struct Operation {
   uint64_t bytes = 0;        // that this rank gives to all
   uint64_t piece_bytes = 0;  // the most that this rank gives to one rank
   uint64_t machine = 0;      // a hash of its name: devices of two machines may have the same number
+  int64_t ready_ns = -1;     // when this rank is ready, in simulated time; −1: not known
   int32_t root = -1;         // −1: none
   int32_t device = -1;       // of the machine
   Kind kind = Kind::kBarrier;

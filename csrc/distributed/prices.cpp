@@ -1,5 +1,7 @@
 #include "distributed/prices.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <algorithm>
 #include <atomic>
 #include <iterator>
@@ -38,8 +40,21 @@ Counts& counts() {
 void set_prices(const Prices& prices) noexcept { the_prices = new Prices(prices); }
 
 uint64_t bytes_of_price(const Operation& operation, int num_ranks) noexcept {
-  const bool is_part = operation.kind == Kind::kAllGather || operation.kind == Kind::kGather;
-  return is_part ? operation.bytes * static_cast<uint64_t>(num_ranks) : operation.bytes;
+  const auto n = static_cast<uint64_t>(num_ranks);
+  switch (operation.kind) {
+    case Kind::kAllGather:
+    case Kind::kGather:
+      return operation.bytes * n;
+    case Kind::kBroadcast:
+    case Kind::kScatter: {
+      // Ranks that give nothing take as long as the root.
+      const auto dtype = static_cast<c10::ScalarType>(operation.dtype);
+      const uint64_t taken = static_cast<uint64_t>(operation.numel) * c10::elementSize(dtype);
+      return operation.kind == Kind::kScatter ? taken * n : taken;
+    }
+    default:
+      return operation.bytes;
+  }
 }
 
 int layout_of(const Ranks& ranks) {

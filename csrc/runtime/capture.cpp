@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/runtime.h"
+#include "runtime/simulated_clock.h"
 
 namespace loom::runtime {
 
@@ -310,7 +311,13 @@ CaptureRef of(StreamRef stream) {
 void keep(Capture& capture, StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
           std::span<const Operand> outputs) {
   try {
-    append(capture, {CommandKind::kKernel, kernel.name, stream, {}, kernel, KeptRecord(record, outputs)});
+    append(capture, {CommandKind::kKernel,
+                     kernel.name,
+                     stream,
+                     {},
+                     kernel,
+                     KeptRecord(record, outputs),
+                     simulated::said_ns()});
   } catch (...) {
     if (kernel.release != nullptr) kernel.release(kernel.context);
     throw;

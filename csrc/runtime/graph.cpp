@@ -47,6 +47,7 @@ std::vector<timing::Shared> Recording::notify(StreamRef stream) const {
     const KernelRecord record = node.record.record();
     timing::Shared times;
     {
+      const simulated::Said said(node.said_ns);
       Issue issue;
       Command& command = issue.describe(node.kind, stream);
       command.name = node.name.c_str();

@@ -25,6 +25,7 @@ struct Node {
   std::vector<uint32_t> after{};  // nodes that must have run, by their place in the recording
   driver::Kernel kernel{};        // kKernel
   KeptRecord record{};            // kKernel
+  int64_t said_ns = -1;           // kKernel: see simulated::Said
   void* destination = nullptr;    // kCopy, kFill
   const void* source = nullptr;
   size_t bytes = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/cost_cache.h"
+#include "runtime/joint_steps.h"
 #include "runtime/kept_record.h"
 #include "runtime/time_lines.h"
 #include "runtime/worlds.h"
@@ -77,6 +78,7 @@ struct Own {
   Span last;
   int64_t last_cost = kNoCost;
   int64_t said_ns = -1;
+  bool is_joined = false;
   int replays = 0;  // that it is within
 };
 LOOM_FAST_ACCESS constinit thread_local Own own;
@@ -151,6 +153,30 @@ class Clock final : public TapeReader, public clock::Source {
     if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
       settle();
     }
+  }
+
+  std::shared_ptr<Joint> join(int device, int64_t stream, int64_t nanoseconds) {
+    // So that it is known when this process is ready, whether or not it reads times.
+    settle();
+    figures_of(device);
+    auto joint = std::make_shared<Joint>();
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    Step step = step_of(world(), device, place_of(stream), nullptr);
+    step.nanoseconds = nanoseconds;
+    step.joint = joint.get();
+    joint_steps_.hold(joint);
+    submit(step);
+    return joint;
+  }
+
+  void begin(Joint& joint, int64_t begins_ns) {
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    joint_steps_.begin(joint, begins_ns);
+  }
+
+  int64_t ready_ns(const Joint& joint) {
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    return JointSteps::ready_ns(joint);
   }
 
   int64_t host_ns() {
@@ -236,6 +262,7 @@ class Clock final : public TapeReader, public clock::Source {
     DeviceLine& line = world().line_of(device);
     line.figures = figures;
     line.is_described = true;
+    joint_steps_.describe(world(), device, figures);
     return figures;
   }
 
@@ -260,7 +287,7 @@ class Clock final : public TapeReader, public clock::Source {
 
   // With the mutex held: a kernel of known cost.
   void run(World& world, DeviceLine& line, int device, size_t place, int64_t nanoseconds) {
-    if (steps_.empty()) [[likely]] {
+    if (steps_.empty() && joint_steps_.empty()) [[likely]] {
       own.last = lay(world, line, place, nanoseconds, own.replays == 0);
       return;
     }
@@ -281,6 +308,7 @@ class Clock final : public TapeReader, public clock::Source {
 
   // A kernel whose cost is not known yet, or that is no op.
   void run(const Command& command) {
+    if (command.op == nullptr && own.is_joined) return;
     Step step = step_of(command, Act::kRun);
     if (command.op == nullptr) {
       step.waits_for_flag = std::strcmp(command.name, kWaitsForFlag) == 0;
@@ -370,7 +398,7 @@ class Clock final : public TapeReader, public clock::Source {
   // With the mutex held: takes a step now, or behind what has been put off.
   void submit(const Step& step) {
     if (steps_.empty() && step.unknown == nullptr) {
-      own.last = take(step, step.nanoseconds);
+      own.last = joint_steps_.take(step, step.nanoseconds);
       return;
     }
     steps_.push_back(step);
@@ -388,7 +416,7 @@ class Clock final : public TapeReader, public clock::Source {
       const int64_t nanoseconds =
           step.unknown == nullptr ? step.nanoseconds : step.unknown->nanoseconds.load();
       if (nanoseconds < 0) return true;
-      own.last = take(step, nanoseconds);
+      own.last = joint_steps_.take(step, nanoseconds);
       steps_.pop_front();
     }
     for (const auto& unknown : unknown_) {
@@ -429,6 +457,7 @@ class Clock final : public TapeReader, public clock::Source {
   // What waits for costs, in the order of the program. They are asked for when a time is read, so that a
   // program which reads none does not pay for them.
   std::deque<Step> steps_;
+  JointSteps joint_steps_;
   std::vector<std::shared_ptr<Unknown>> unknown_;
   std::unordered_map<CallKey, Unknown*, KeyHash> places_;
   std::deque<PutOff> put_off_;  // grows only
@@ -491,8 +520,22 @@ void run_kernel(int device, int64_t stream, int64_t cost) {
 
 Span last_span() noexcept { return own.last; }
 
-Said::Said(int64_t nanoseconds) noexcept { own.said_ns = nanoseconds; }
-Said::~Said() { own.said_ns = -1; }
+Said::Said(int64_t nanoseconds, bool is_joined) noexcept {
+  own.said_ns = nanoseconds;
+  own.is_joined = is_joined;
+}
+Said::~Said() {
+  own.said_ns = -1;
+  own.is_joined = false;
+}
+int64_t said_ns() noexcept { return own.said_ns; }
+
+std::shared_ptr<Joint> join(int device, int64_t stream, int64_t nanoseconds) {
+  return is_on() ? the_clock.load()->join(device, stream, nanoseconds) : nullptr;
+}
+
+int64_t Joint::ready_ns() const noexcept { return the_clock.load()->ready_ns(*this); }
+void Joint::begin_at(int64_t begins_ns) noexcept { the_clock.load()->begin(*this, begins_ns); }
 
 void note(CommandTimes& times) noexcept {
   times.began_ns = own.last.began_ns;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -90,14 +91,41 @@ struct Span {
 };
 Span last_span() noexcept;
 
-// While it lives, kernels of this thread that are no ops take so long.
+// While it lives, kernels of this thread that are no ops take so long. `is_joined`: join() has put them on
+// their time line already.
 class Said {
  public:
-  explicit Said(int64_t nanoseconds) noexcept;
+  explicit Said(int64_t nanoseconds, bool is_joined = false) noexcept;
   ~Said();
   Said(const Said&) = delete;
   Said& operator=(const Said&) = delete;
 };
+// What is said now; −1: nothing.
+int64_t said_ns() noexcept;
+
+// A kernel that begins together with kernels of other processes. What waits for it stands on the time lines
+// as if it began when this process is ready, and is moved once it is known when the others are. Any thread.
+class Joint {
+ public:
+  // When this process is ready: final if what the kernel really waits for has run. −1: not known.
+  int64_t ready_ns() const noexcept;
+  // It begins then, or when this process is ready where that is later. Only the first call counts.
+  void begin_at(int64_t begins_ns) noexcept;
+  // For the time lines: this process is ready then. Returns when it begins, as far as that is known.
+  int64_t lay(int64_t ready_ns) noexcept {
+    ready_ns_ = ready_ns;
+    return begins_ns_ < ready_ns ? ready_ns : begins_ns_;
+  }
+
+ private:
+  friend class JointSteps;
+  // Under the clock's lock.
+  bool is_open_ = true;
+  int64_t ready_ns_ = -1, begins_ns_ = -1;
+};
+
+// Puts such a kernel on its time line, behind what its stream has. Null: no time is simulated.
+std::shared_ptr<Joint> join(int device, int64_t stream, int64_t nanoseconds);
 
 // Notes that in the times of a command, at its end.
 void note(CommandTimes& times) noexcept;

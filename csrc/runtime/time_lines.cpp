@@ -22,7 +22,11 @@ void follow_flag(DeviceLine& line, const Step& step) noexcept {
 
 Span run(World& world, const Step& step, int64_t nanoseconds) {
   DeviceLine& line = world.line_of(step.device);
-  const Span span = lay(world, line, step.place, nanoseconds, step.is_issued);
+  Span span = lay(world, line, step.place, nanoseconds, step.is_issued);
+  if (step.joint != nullptr) [[unlikely]] {
+    // It waits for others on its stream, and then takes its time.
+    span.ended_ns = line.streams[step.place] = step.joint->lay(span.began_ns) + nanoseconds;
+  }
   if (step.waits_for_flag || step.clears_flag) [[unlikely]] {
     follow_flag(line, step);
   }
@@ -66,8 +70,7 @@ void settle_event(World& world, const Step& step) {
 
 }  // namespace
 
-Span take(const Step& step, int64_t nanoseconds) {
-  World& world = *step.world;
+Span take(World& world, const Step& step, int64_t nanoseconds) {
   switch (step.act) {
     case Act::kRun:
       return run(world, step, nanoseconds);

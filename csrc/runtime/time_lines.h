@@ -38,6 +38,12 @@ struct World {
   void host_reaches(int64_t time) noexcept {
     if (host_ns.load(std::memory_order_relaxed) < time) host_ns.store(time, std::memory_order_relaxed);
   }
+  // Copies all of another one.
+  void become(const World& other) {
+    devices = other.devices;
+    events = other.events;
+    host_ns.store(other.host_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
   void host_takes(int64_t nanoseconds) noexcept {
     host_ns.store(host_ns.load(std::memory_order_relaxed) + nanoseconds, std::memory_order_relaxed);
   }
@@ -61,6 +67,7 @@ struct Unknown;  // a cost that is not estimated yet
 struct Step {
   World* world = nullptr;
   const void* event = nullptr;
+  Joint* joint = nullptr;
   Unknown* unknown = nullptr;  // else the cost is `nanoseconds`
   int64_t nanoseconds = 0;
   int32_t device = 0;
@@ -87,7 +94,7 @@ inline Span lay(World& world, DeviceLine& line, size_t place, int64_t nanosecond
 }
 
 // Takes a step whose cost is known, and returns when it runs; of what runs nothing, when the host has done
-// it.
-Span take(const Step& step, int64_t nanoseconds);
+// it. `world`: the step's, or a copy of it.
+Span take(World& world, const Step& step, int64_t nanoseconds);
 
 }  // namespace loom::runtime::simulated

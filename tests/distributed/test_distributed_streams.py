@@ -24,3 +24,11 @@ def test_a_missing_wait_is_a_race(fork_loom: PythonRunner) -> None:
 def test_values_in_the_order_of_chaos(fork_loom: PythonRunner, seed: str) -> None:
     settings = {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": seed}
     fork_loom(PROGRAMS / "collectives.py", {**SETTINGS, **settings}, given=("loom", 2))
+
+
+def test_a_collective_begins_when_the_latest_rank_is_ready(fork_loom: PythonRunner) -> None:
+    modes = [{}, {"TORCH_LOOM_LAUNCH": "blocking"}]
+    modes += [{"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": seed} for seed in ("1", "2")]
+    times = [fork_loom(PROGRAMS / "late_ranks.py", {**SETTINGS, **mode}).stdout for mode in modes]
+    assert times[0]
+    assert times == times[:1] * len(modes)
