@@ -49,6 +49,7 @@ CPP_LAYERS["distributed"] = {
     "driver",
     "distributed/transport",
     "runtime",
+    "runtime/ipc",
     "util",
 }
 CPP_LAYERS["distributed/transport"] = {"distributed", "driver", "util"}  # what an operation is

@@ -15,6 +15,7 @@
 #include "distributed/communicator.h"
 #include "distributed/prices.h"
 #include "distributed/recorder.h"
+#include "distributed/symmetric.h"
 #include "distributed/work.h"
 #include "runtime/runtime.h"
 #include "torch/bindings/guarded.h"
@@ -212,6 +213,7 @@ void bind_distributed(py::module_& m) {
   m.def("collective_records", &records);
   m.def("set_collective_checks", &distributed::set_checks);
   m.def("abort_collectives", &distributed::abort_all, no_gil());
+  m.def("provide_symmetric_memory", &distributed::provide_symmetric_memory);
 }
 
 }  // namespace loom::glue

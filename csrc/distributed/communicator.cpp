@@ -12,6 +12,7 @@
 
 #include "distributed/command.h"
 #include "distributed/issue.h"
+#include "distributed/symmetric.h"
 #include "distributed/work.h"
 #include "runtime/commands.h"
 #include "runtime/simulated_clock.h"
@@ -52,6 +53,7 @@ void set_checks(bool checks) noexcept { are_checked = checks; }
 bool checks() noexcept { return are_checked.load(std::memory_order_relaxed); }
 
 void abort_all() noexcept {
+  end_signals();
   const std::lock_guard<std::mutex> lock(registry().mutex);
   for (const std::weak_ptr<Shared>& one : registry().all) {
     const std::shared_ptr<Shared> shared = one.lock();

@@ -28,6 +28,9 @@ def provide() -> None:
     group = _with_methods(_C.Communicator)
     CUDA_NAME.put(torch.distributed, ProcessGroupNCCL=group)
     CUDA_NAME.put(torch._C._distributed_c10d, ProcessGroupNCCL=group)
+    # Symmetric memory comes from the devices' own allocator, in a pool or not.
+    memory: Any = torch._C._distributed_c10d._SymmetricMemory
+    CUDA_NAME.put(memory, get_mempool_allocator=staticmethod(lambda device: None))
     CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch_loom import _C, config
 from torch_loom.config import watchdog
 from torch_loom.device._core import clock, first_use
-from torch_loom.distributed import cluster, flight_recorder
+from torch_loom.distributed import cluster, flight_recorder, symmetric
 
 BACKEND = "loom"
 """The backend's name where the devices are not CUDA's."""
@@ -28,6 +28,8 @@ def register(device_type: str) -> None:
     # A rank that ends waits for its streams, and must not wait for other ranks in them.
     atexit.register(_C.abort_collectives)
     first_use.at_first_use(_set_mode)
+    _C.provide_symmetric_memory()
+    symmetric.provide("CUDA" if device_type == config.CUDA_NAME else "PrivateUse1")
     backend: Any = torch.distributed.Backend
     if device_type == config.CUDA_NAME:
         flight_recorder.provide()

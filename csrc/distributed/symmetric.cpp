@@ -1,0 +1,362 @@
+#include "distributed/symmetric.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
+#include <utility>
+#include <vector>
+
+#include "distributed/operation.h"
+#include "distributed/prices.h"
+#include "distributed/transport/segment.h"
+#include "runtime/commands.h"
+#include "runtime/ipc/shared_memory.h"
+#include "runtime/runtime.h"
+#include "runtime/simulated_clock.h"
+#include "torch/core/device.h"
+#include "torch/memory/allocator.h"
+#include "torch/memory/worlds.h"
+#include "util/spin.h"
+
+namespace loom::distributed {
+
+namespace {
+
+namespace symmetric = c10d::symmetric_memory;
+using Clock = std::chrono::steady_clock;
+
+// When the process began to end; what is on its way to other ranks then has a little time. 0: not yet.
+std::atomic<int64_t> ended_at{0};
+constexpr std::chrono::seconds kGrace{3};
+bool has_ended() {
+  const int64_t at = ended_at.load();
+  return at != 0 && Clock::now() - Clock::time_point(Clock::duration(at)) >= kGrace;
+}
+
+char* engine_address(void* address) { return static_cast<char*>(glue::devices().engine_address(address)); }
+
+// Device memory of this process, or of another one.
+class Memory {
+ public:
+  explicit Memory(void* address) : address_(address) {}
+  ~Memory() { glue::free_device_memory(address_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  char* address() const noexcept { return static_cast<char*>(address_); }
+
+ private:
+  void* const address_;
+};
+using MemoryRef = std::shared_ptr<const Memory>;
+
+// What one allocation has: the user's bytes, and the pad of signals behind them.
+struct Layout {
+  static constexpr size_t kAlignment = 16;
+  size_t size = 0, pad_bytes = 0;
+  size_t pad_at() const { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+  size_t total() const { return pad_at() + pad_bytes; }
+};
+
+struct Peer {
+  MemoryRef memory;
+  std::unique_ptr<Process> process;  // null: this one
+};
+
+// What ranks of a group have of one another's memory; signals on their way keep it.
+struct Peers {
+  int rank = 0;
+  Layout layout;
+  std::vector<Peer> all;
+  // The pad has a word for each channel and rank that signals.
+  std::atomic_ref<uint32_t> signal(int of, int channel, int from) const {
+    const size_t place = static_cast<size_t>(channel) * all.size() + static_cast<size_t>(from);
+    char* const pad = engine_address(all[static_cast<size_t>(of)].memory->address() + layout.pad_at());
+    return std::atomic_ref(reinterpret_cast<uint32_t*>(pad)[place]);
+  }
+};
+
+// On a stream: sets signals at some ranks, once those are clear, and clears those that some have set here.
+struct Signals {
+  std::shared_ptr<const Peers> peers;
+  std::vector<int> to, from;
+  int channel = 0;
+  std::chrono::milliseconds timeout{};  // 0: none
+
+  void run() const {
+    const auto began = Clock::now();
+    for (const int peer : to) exchange(peers->signal(peer, channel, peers->rank), 0, 1, peer, began);
+    for (const int peer : from) exchange(peers->signal(peers->rank, channel, peer), 1, 0, peer, began);
+  }
+
+ private:
+  void exchange(std::atomic_ref<uint32_t> word, uint32_t expected, uint32_t wanted, int peer,
+                Clock::time_point began) const {
+    const auto is_done = [&] {
+      uint32_t found = expected;
+      return word.compare_exchange_strong(found, wanted, std::memory_order_acq_rel);
+    };
+    constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
+    auto pause = kShortest;
+    while (!driver::spin_until(is_done)) {
+      const std::string who = "rank " + std::to_string(peers->rank) + " waits for rank " +
+                              std::to_string(peer) + " to " + (wanted == 1 ? "take" : "send") +
+                              " a signal of symmetric memory on channel " + std::to_string(channel);
+      if (has_ended()) throw Error(who + ", and its process ends");
+      const auto& process = peers->all[static_cast<size_t>(peer)].process;
+      if (process != nullptr && process->has_ended() && !is_done()) throw Error(who + ", which has ended");
+      if (timeout.count() != 0 && Clock::now() - began >= timeout) {
+        throw Error(who + ": none came within " + std::to_string(timeout.count()) + " ms");
+      }
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kLongest);
+    }
+  }
+};
+
+class OwnMemory final : public symmetric::SymmetricMemory {
+ public:
+  OwnMemory(std::shared_ptr<const Peers> peers, c10::Device device)
+      : peers_(std::move(peers)), device_(device) {
+    const size_t n = peers_->all.size();
+    for (const Peer& peer : peers_->all) {
+      buffers_.push_back(peer.memory->address());
+      pads_.push_back(peer.memory->address() + peers_->layout.pad_at());
+    }
+    table_ = glue::device_allocator()->allocate(2 * n * sizeof(void*));
+    char* const table = engine_address(table_.get());
+    std::memcpy(table, buffers_.data(), n * sizeof(void*));
+    std::memcpy(table + n * sizeof(void*), pads_.data(), n * sizeof(void*));
+  }
+
+  std::vector<void*> get_buffer_ptrs() override { return buffers_; }
+  std::vector<void*> get_signal_pad_ptrs() override { return pads_; }
+  void** get_buffer_ptrs_dev() override { return static_cast<void**>(table_.get()); }
+  void** get_signal_pad_ptrs_dev() override { return get_buffer_ptrs_dev() + buffers_.size(); }
+  size_t get_buffer_size() override { return peers_->layout.size; }
+  size_t get_offset() override { return 0; }
+  bool has_multicast_support() override { return false; }
+  void* get_multicast_ptr() override { return nullptr; }
+  int get_rank() override { return peers_->rank; }
+  int get_world_size() override { return static_cast<int>(peers_->all.size()); }
+  c10::Device get_device() override { return device_; }
+  bool world_within_direct_access() override { return true; }
+
+  void barrier(int channel, size_t timeout_ms) override {
+    std::vector<int> others;
+    for (int rank = 0; rank < get_world_size(); ++rank) {
+      if (rank != get_rank()) others.push_back(rank);
+    }
+    submit("symmetric_memory:barrier", others, others, channel, timeout_ms);
+  }
+  void put_signal(int to, int channel, size_t timeout_ms) override {
+    submit("symmetric_memory:put_signal", {to}, {}, channel, timeout_ms);
+  }
+  void wait_signal(int from, int channel, size_t timeout_ms) override {
+    submit("symmetric_memory:wait_signal", {}, {from}, channel, timeout_ms);
+  }
+
+ private:
+  void submit(const char* name, std::vector<int> to, std::vector<int> from, int channel, size_t timeout_ms) {
+    const int n = get_world_size();
+    for (const std::vector<int>* const ranks : {&to, &from}) {
+      for (const int rank : *ranks) {
+        TORCH_CHECK_VALUE(rank >= 0 && rank < n, name, ": the rank must be 0 to ", n - 1, ", got ", rank);
+      }
+    }
+    const size_t num_channels = peers_->layout.pad_bytes / sizeof(uint32_t) / static_cast<size_t>(n);
+    TORCH_CHECK_VALUE(channel >= 0 && static_cast<size_t>(channel) < num_channels, name,
+                      ": the channel must be 0 to ", num_channels - 1,
+                      ", as many as the signal pad has, got ", channel);
+    Operation operation;
+    Ranks ranks;
+    for (int rank = 0; rank < n; ++rank) ranks.push_back(rank);
+    const runtime::simulated::Said said(cost_of(device_.index(), operation, n, layout_of(ranks)));
+    const driver::Kernel kernel{
+        name, [](void* signals, driver::Stream) { static_cast<const Signals*>(signals)->run(); },
+        [](void* signals) { delete static_cast<const Signals*>(signals); },
+        new Signals{peers_, std::move(to), std::move(from), channel, std::chrono::milliseconds(timeout_ms)}};
+    const int device = device_.index();
+    // Where the host would run it, it would wait for other ranks there.
+    glue::translated([&] { runtime::submit_aside(runtime::current_stream_of(device), kernel); });
+  }
+
+  const std::shared_ptr<const Peers> peers_;
+  const c10::Device device_;
+  std::vector<void*> buffers_, pads_;
+  c10::DataPtr table_;
+};
+
+class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
+ public:
+  void* alloc(size_t size, int given, const std::optional<std::string>& group) override {
+    const int device = given < 0 ? runtime::current_device() : given;
+    const c10::DeviceGuard guard(c10::Device(glue::device_type(), static_cast<c10::DeviceIndex>(device)));
+    const Layout layout{size, symmetric::get_signal_pad_size()};
+    auto memory = std::make_shared<const Memory>(
+        glue::take_device_memory(glue::devices().device(device), layout.total()));
+    glue::translated([&] {
+      runtime::fill(runtime::current_stream_of(device), memory->address() + layout.pad_at(), 0,
+                    layout.pad_bytes);
+    });
+    const std::lock_guard<std::mutex> lock(mutex_);
+    blocks_[memory->address()] = {memory, layout, device, group, {}};
+    return memory->address();
+  }
+
+  void free(void* address) override {
+    Block block;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end()) return;
+    block = std::move(found->second);
+    blocks_.erase(found);
+  }
+
+  size_t get_alloc_size(void* address) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = blocks_.find(address);
+    TORCH_CHECK(found != blocks_.end(), address, " was not allocated as symmetric memory");
+    return found->second.layout.size;
+  }
+
+  bool has_allocation(void* address) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return blocks_.find(address) != blocks_.end();
+  }
+
+  c10::intrusive_ptr<symmetric::SymmetricMemory> rendezvous(
+      void* address, const std::optional<std::string>& given) override {
+    Block block;
+    std::string group;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = blocks_.find(address);
+      if (found == blocks_.end()) return nullptr;
+      block = found->second;
+      TORCH_CHECK_VALUE(given.has_value() || block.group.has_value(),
+                        "rendezvous(): name the group, there or where the memory is allocated");
+      group = given.has_value() ? *given : *block.group;
+      if (const auto known = block.known.find(group); known != block.known.end()) return known->second;
+    }
+    const c10::Device device(glue::device_type(), static_cast<c10::DeviceIndex>(block.device));
+    const c10::DeviceGuard guard(device);
+    auto made = c10::make_intrusive<OwnMemory>(meet(block, group), device);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    blocks_[address].known[group] = made;
+    return made;
+  }
+
+  bool has_multicast_support(int) override { return false; }
+  c10::DeviceType supported_device_type() override { return glue::device_type(); }
+  std::string name() override { return glue::device_name_upper(); }
+
+ private:
+  struct Block {
+    MemoryRef memory;
+    Layout layout;
+    int device = 0;
+    std::optional<std::string> group;
+    std::map<std::string, c10::intrusive_ptr<symmetric::SymmetricMemory>> known;  // by group
+  };
+
+  static symmetric::GroupInfo info_of(const std::string& group) {
+    c10::intrusive_ptr<c10d::ProcessGroup> found;
+    try {
+      found = c10d::resolve_process_group(group);
+    } catch (const c10::Error&) {
+      return symmetric::get_group_info(group);  // one that the program has described itself
+    }
+    return {found->getRank(), found->getSize(), found->getStore()};
+  }
+
+  // Ranks exchange in the group's store what they allow each other to map.
+  std::shared_ptr<const Peers> meet(const Block& block, const std::string& group) {
+    TORCH_CHECK_NOT_IMPLEMENTED(runtime::detail::world.load() == 0,
+                                "symmetric memory is shared between real ranks, and not in a dry run");
+    const symmetric::GroupInfo info = info_of(group);
+    std::string prefix;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      prefix = "loom/symmetric/" + group + "/" + std::to_string(num_met_[group]++) + "/";
+    }
+    const std::string machine = machine_name();
+    auto peers = std::make_shared<Peers>();
+    peers->rank = info.rank;
+    peers->layout = block.layout;
+    peers->all.resize(static_cast<size_t>(info.world_size));
+    const auto key = [&](int from, int to) {
+      return prefix + std::to_string(from) + ">" + std::to_string(to);
+    };
+    for (int peer = 0; peer < info.world_size; ++peer) {
+      if (peer == info.rank) continue;
+      const std::string handle = glue::translated(
+          [&] { return runtime::shared::send(block.memory->address(), block.layout.total()); });
+      std::ostringstream text;
+      text << machine << ' ' << getpid() << ' ' << block.layout.size << ' ' << block.layout.pad_bytes << '\n'
+           << handle;
+      const std::string told = text.str();
+      info.store->set(key(info.rank, peer), std::vector<uint8_t>(told.begin(), told.end()));
+    }
+    for (int peer = 0; peer < info.world_size; ++peer) {
+      Peer& one = peers->all[static_cast<size_t>(peer)];
+      if (peer == info.rank) {
+        one.memory = block.memory;
+        continue;
+      }
+      const std::vector<uint8_t> told = info.store->get(key(peer, info.rank));
+      const std::string text(told.begin(), told.end());
+      const size_t end = text.find('\n');
+      std::istringstream words(text.substr(0, end));
+      std::string its_machine;
+      int process = 0;
+      Layout layout;
+      words >> its_machine >> process >> layout.size >> layout.pad_bytes;
+      TORCH_CHECK(!words.fail() && end != std::string::npos, "rendezvous(): rank ", peer,
+                  " has sent something else than its memory");
+      TORCH_CHECK(its_machine == machine, "rendezvous(): rank ", peer, " is on another machine than rank ",
+                  info.rank, ": symmetric memory joins ranks of one machine. Use a group of those");
+      TORCH_CHECK_VALUE(layout.size == block.layout.size && layout.pad_bytes == block.layout.pad_bytes,
+                        "rendezvous(): rank ", peer, " has ", layout.size, " bytes and a signal pad of ",
+                        layout.pad_bytes, ", rank ", info.rank, " ", block.layout.size, " and ",
+                        block.layout.pad_bytes, ": all ranks must allocate the same");
+      const runtime::shared::Received received =
+          glue::translated([&] { return runtime::shared::receive(text.substr(end + 1)); });
+      one.memory = std::make_shared<const Memory>(received.address);
+      if (process != getpid()) one.process = std::make_unique<Process>(process);
+    }
+    // Nobody frees what another has not received yet, or ends.
+    std::vector<std::string> all_received;
+    for (int rank = 0; rank < info.world_size; ++rank) all_received.push_back(key(rank, -1));
+    info.store->set(key(info.rank, -1), std::vector<uint8_t>{1});
+    info.store->wait(all_received);
+    return peers;
+  }
+
+  std::mutex mutex_;
+  std::map<void*, Block> blocks_;
+  std::map<std::string, int> num_met_;  // by group
+};
+
+}  // namespace
+
+void provide_symmetric_memory() {
+  const auto allocator = c10::make_intrusive<OwnAllocator>();
+  symmetric::register_availability(allocator->name(), allocator);
+  symmetric::register_allocator(glue::device_type(), allocator);
+}
+
+void end_signals() noexcept { ended_at = Clock::now().time_since_epoch().count(); }
+
+}  // namespace loom::distributed
