@@ -106,6 +106,15 @@ def check(rank):
     found["clock"] = torch.loom.clock() - before
     assert abs(1e3 * found["clock"] - 3 * LATE_MS) < 0.2, found["clock"]
 
+    # A replay takes its time, and begins when its own rank is ready.
+    large = torch.ones(1 << 20, device="loom")
+    eager = milliseconds_of(lambda: dist.all_reduce(large), x, late=-1)
+    graph = torch.loom.LoomGraph()
+    with torch.loom.graph(graph):
+        dist.all_reduce(large)
+    replayed = found["replay"] = milliseconds_of(graph.replay, x, late=1)
+    assert abs(replayed - eager) < 0.01 < replayed, (eager, replayed)
+
     everything = [None, None]
     dist.all_gather_object(everything, found)
     if rank == 0:
