@@ -17,11 +17,9 @@ Span JointSteps::take(const Step& step, int64_t nanoseconds) {
     steps_.back().unknown = nullptr;
     steps_.back().nanoseconds = nanoseconds;
   }
-  const Span span = simulated::take(*step.world, step, nanoseconds);
-  if (steps_.size() >= kMaxSteps) {
-    Joint& oldest = *steps_.front().joint;
-    begin(oldest, oldest.ready_ns_);
-  }
+  Span span;
+  if (!is_stale_ || step.world != world_) span = simulated::take(*step.world, step, nanoseconds);
+  if (steps_.size() >= kMaxSteps) begin(*steps_.front().joint, -1);
   return span;
 }
 
@@ -29,10 +27,17 @@ void JointSteps::begin(Joint& joint, int64_t begins_ns) {
   if (!joint.is_open_) return;
   joint.is_open_ = false;
   joint.begins_ns_ = begins_ns;
-  if (joint.ready_ns_ < 0) return;  // its step has not been taken yet
-  const bool is_moved = begins_ns > joint.ready_ns_;
+  // Its step may have been taken, as if it began sooner. Most wait for the next time that is read.
+  if (!steps_.empty() && begins_ns > joint.ready_ns_) is_stale_ = true;
   advance();
-  if (is_moved) take_again();
+}
+
+int64_t JointSteps::ready_ns(const Joint& joint) {
+  if (is_stale_ && steps_.front().joint == &joint) {
+    return simulated::ready_ns(settled_, steps_.front());
+  }
+  refresh();
+  return joint.ready_ns_;
 }
 
 void JointSteps::advance() {
@@ -41,9 +46,15 @@ void JointSteps::advance() {
     simulated::take(settled_, step, step.nanoseconds);
     if (step.joint != nullptr) joints_.pop_front();
   }
+  if (is_stale_ && steps_.empty()) {
+    world_->become(settled_);
+    is_stale_ = false;
+  }
 }
 
-void JointSteps::take_again() {
+void JointSteps::refresh() {
+  if (!is_stale_) return;
+  is_stale_ = false;
   World moved;
   moved.become(settled_);
   for (const Step& step : steps_) simulated::take(moved, step, step.nanoseconds);

@@ -12,12 +12,15 @@ namespace loom::runtime::simulated {
 class JointSteps {
  public:
   bool empty() const noexcept { return steps_.empty(); }
-  // As take(), on the step's own world: keeps the step if a joint that is open has come before it.
+  // As take(), on the step's own world: keeps the step if a joint that is open has come before it. Then it
+  // may be taken as late as at refresh(), and nothing is returned.
   Span take(const Step& step, int64_t nanoseconds);
+  // Before times are read: takes the steps as far as it is known now when joints begin.
+  void refresh();
   // A step of it will be taken, after those of all joints that were held before.
   void hold(std::shared_ptr<Joint> joint) { joints_.push_back(std::move(joint)); }
   void begin(Joint& joint, int64_t begins_ns);
-  static int64_t ready_ns(const Joint& joint) noexcept { return joint.ready_ns_; }
+  int64_t ready_ns(const Joint& joint);
   void describe(const World& world, int device, const DeviceFigures& figures);
 
  private:
@@ -26,12 +29,11 @@ class JointSteps {
   static bool is_open(const Step& step) noexcept { return step.joint != nullptr && step.joint->is_open_; }
   // Takes the steps before the first open joint for good.
   void advance();
-  // Takes the steps once more, as the joints begin now.
-  void take_again();
 
   World* world_ = nullptr;  // of all steps here
   World settled_;           // before the first of them
   std::deque<Step> steps_;
+  bool is_stale_ = false;  // the world is not as after these steps
   std::deque<std::shared_ptr<Joint>> joints_;
 };
 

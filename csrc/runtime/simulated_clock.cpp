@@ -176,17 +176,20 @@ class Clock final : public TapeReader, public clock::Source {
 
   int64_t ready_ns(const Joint& joint) {
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    return JointSteps::ready_ns(joint);
+    return joint_steps_.ready_ns(joint);
   }
 
   int64_t host_ns() {
     settle();
+    const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    joint_steps_.refresh();
     return now_ns();
   }
 
   int64_t device_ns(int device) {
     settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    joint_steps_.refresh();
     World& world = this->world();
     return std::max(world.host_ns.load(std::memory_order_relaxed), world.line_of(device).busy_until());
   }
@@ -194,6 +197,7 @@ class Clock final : public TapeReader, public clock::Source {
   int64_t stream_ns(int device, int64_t stream) {
     settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    joint_steps_.refresh();
     World& world = this->world();
     const DeviceLine& line = world.line_of(device);
     const int64_t issued = world.host_ns.load(std::memory_order_relaxed) + line.figures.issue_ns;
@@ -203,6 +207,7 @@ class Clock final : public TapeReader, public clock::Source {
   bool elapsed_ns(driver::Event start, driver::Event end, int64_t* nanoseconds) {
     settle();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
+    joint_steps_.refresh();
     World& world = this->world();
     const auto first = world.events.find(start), second = world.events.find(end);
     if (first == world.events.end() || second == world.events.end()) return false;
@@ -398,6 +403,7 @@ class Clock final : public TapeReader, public clock::Source {
   // With the mutex held: takes a step now, or behind what has been put off.
   void submit(const Step& step) {
     if (steps_.empty() && step.unknown == nullptr) {
+      if (tape::num_readers() > 1) joint_steps_.refresh();
       own.last = joint_steps_.take(step, step.nanoseconds);
       return;
     }

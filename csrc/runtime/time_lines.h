@@ -84,6 +84,14 @@ inline size_t place_of(int64_t stream) noexcept {
   return static_cast<size_t>(stream & ((int64_t{1} << kStreamIdBits) - 1)) % kNumStreamIds;
 }
 
+// When what a step runs can begin.
+inline int64_t ready_ns(World& world, const Step& step) {
+  const DeviceLine& line = world.line_of(step.device);
+  const int64_t issued =
+      world.host_ns.load(std::memory_order_relaxed) + (step.is_issued ? line.figures.issue_ns : 0);
+  return std::max(issued, line.streams[step.place]);
+}
+
 // Puts what takes so long behind what its stream has, and returns when it runs. The path of every op.
 inline Span lay(World& world, DeviceLine& line, size_t place, int64_t nanoseconds, bool is_issued) noexcept {
   if (is_issued) world.host_takes(line.figures.issue_ns);
