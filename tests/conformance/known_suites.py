@@ -116,9 +116,29 @@ KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
         None,
         "a profile has no row `record_param_comms` for a wait",
     ),
+    **{
+        (
+            "test_symmetric_memory.py",
+            f"SymmetricMemoryTest.test_fused_scaled_matmul_reduce_scatter_scatter_dim_{dim}_rowwise_{rowwise}",
+        ): (OLDER_PYTORCH, "the op takes more arguments in PyTorch 2.13")
+        for dim in (0, 1)
+        for rowwise in (False, True)
+    },
+    **{
+        (
+            "test_symmetric_memory.py",
+            f"SymmetricMemoryTest.test_fused_all_gather_matmul_native_symm_mem_input_{given}_is_b_row_major_{row}",
+        ): ("a CUDA kernel or Triton", "`symm_mem::_async_input_mm` is not implemented")
+        for given in (False, True)
+        for row in (False, True)
+    },
+    ("test_symmetric_memory.py", "SymmetricMemoryTest.test_cuda_nvlink_connectivity_detection"): (
+        "a library of NVIDIA's",
+        "PyTorch asks NVML which devices NVLink joins, in a build for CUDA",
+    ),
     ("pytorch_distributed.py", "TestDistributed.test_ddp_uneven_inputs"): (
         None,
-        "had not ended after 150 s on two busy cores",
+        "over 120 s: some 180 steps of 1.3 TFLOP on a CPU; with images of 40 by 40 it passes in 16 s",
     ),
     **{
         ("test_linalg.py", f"TestLinalgCUDA.{test}_{dtype}"): (
