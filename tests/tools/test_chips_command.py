@@ -171,11 +171,20 @@ def test_every_op_that_is_measured_can_be_read_and_runs() -> None:
 
     assert set(measure.SHAPES) == set(sweep.OPS)
     for op, shapes in measure.SHAPES.items():
-        for shape in shapes:
+        for shape in [*shapes, *measure._sampled(op)]:
             assert len(shape) == sweep.OPS[op][0]
         smallest = min(shapes, key=lambda sizes: sum(sizes))
-        dtype = torch.uint8 if op in measure.COPIES else torch.float32
-        measure._make(op, smallest, dtype, torch.device("cpu"))()
+        dtype = "uint8" if op in measure.COPIES else "float32"
+        for layout in ("nchw", "nhwc") if op.startswith(measure.IMAGES) else ("",):
+            measure._make(measure.Case(op, smallest, dtype, layout), torch.device("cpu"))()
+
+
+def test_what_is_measured_first_tells_the_most() -> None:
+    """Each op, dtype and layout has its turn before any has a second."""
+    cases = list(measure._cases(quick=False))
+    kinds = {(case.op, case.dtype, case.layout) for case in cases}
+    assert {(case.op, case.dtype, case.layout) for case in cases[: len(kinds)]} == kinds
+    assert cases == list(measure._cases(quick=False))
 
 
 def test_measure_needs_nothing_of_this_package() -> None:
