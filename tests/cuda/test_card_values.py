@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import PythonRunner
 
 PROGRAMS = Path(__file__).parent / "programs" / "card_values"
-MEASURED = json.loads((Path(__file__).parent / "card_values.json").read_text(encoding="utf-8"))["results"]
+
+
+def measured(name: str) -> dict[str, Any]:
+    """Return what a card gave: a digest of each result."""
+    return dict(json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))["results"])
+
+
+MEASURED = measured("card_values.json")
 
 
 def digests(run: PythonRunner, **env: str) -> dict[str, str]:
@@ -32,3 +40,12 @@ def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner
     assert differ
     sums = ("big", "sum", "mean", "hsum", "hmean", "dims", "lay")
     assert all(name.startswith(sums) for name in differ)
+
+
+def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None:
+    """Uniform bits, masks of dropout and attention, permutations and choices; and how far the offset moves."""
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
+    found = json.loads(warm_python(PROGRAMS / "random_digests.py", env).stdout.splitlines()[-1])
+    wanted = measured("card_random_values.json")
+    assert found.keys() == wanted.keys()
+    assert {name for name, digest in found.items() if digest != wanted[name]} == set()
