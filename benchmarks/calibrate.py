@@ -2,57 +2,124 @@
 
     python -m benchmarks.calibrate --chip h200 OPS.json MODELS.json --out torch_loom/chips/h200.toml
 
-Gradients, optimizers and batch norms are in no sweep of that layout; their families start at their defaults
-and are moved no further than the steps' total times ask for. ``--leave-out`` fits once more without each
-model in turn, and prints how far off the steps of that model then are: what to expect of an unmeasured model.
+With them goes half of what this project measured itself (:data:`benchmarks.clock_truth.MEASURED`) of that
+card and of those that share its curves, whose memory rates are written beside: ``h100.toml`` beside
+``h200.toml``. What no op shows is moved no further than the steps' total times ask for.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 
-from benchmarks import clock_error
+from benchmarks import clock_error, clock_truth, fit_chips, kernel_names
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.cost import calibration, sweep
 from torch_loom.chips.cost.families import FAMILIES
 from torch_loom.chips.cost.fit import Timing, fit, free_coefficients, identified, predicted
 from torch_loom.chips.cost.formulas import Rates
+from torch_loom.chips.cost.records import Kernel
 from torch_loom.chips.fitted import described
 from torch_loom.chips.writer import to_toml
 
 # A step has hundreds of kernels and one time: it counts as a few timings of ops.
 STEP_WEIGHT = 3.0
+# Families that the named sweep has too few rows of: own ones are taken of these, and of what it lacks.
+FEW = ("convolution", "layout")
+# Steps and ops of the files that are named count more than own measurements, of which there are more.
+NAMED_WEIGHT = 4.0
+# A class of kernels with a smaller share of its step tells little, and may be counted to another one.
+LEAST_SHARE = 0.03
 # Coefficients that a step's total does not determine stay close to where they are.
 PRIOR = 0.06
 HELD = ("derate", "derate_ns", "busy_share", "split_ns")
 
+SOURCE = (
+    "python -m benchmarks.calibrate: fitted to a sweep of ops and to model steps of one card, and to half of "
+    "what this project measured of an H100 and an H200"
+)
+
 Coefficients = Mapping[str, Mapping[str, float]]
 
 
-def step_timings(path: Path) -> tuple[list[str], list[Timing]]:
-    """Return the model of each recorded step, and the step's kernels and time."""
-    models, found = [], []
+def step_timings(path: Path, card: int = 0, half: bool = False) -> list[Timing]:
+    """Return the kernels and the time of each recorded step; with ``half``, of one half of the models."""
+    found = []
     for row in clock_error.read_steps(path):
-        name = f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}"
-        kernels = clock_error.step_kernels(row)
-        models.append(row["model"])
-        found.append(Timing(name, kernels, row["kernel_ms"] * 1e6, STEP_WEIGHT))
-    return models, found
+        if not half or sweep.is_fitted(clock_truth.step_key(row)):
+            name = f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}"
+            kernels = clock_error.step_kernels(row)
+            found += _by_class(Timing(name, kernels, row["kernel_ms"] * 1e6, STEP_WEIGHT, card), row)
+    return found
+
+
+def _by_class(step: Timing, row: Mapping[str, Any]) -> list[Timing]:
+    """Return a step's classes of kernels as timings of their own, where the row has them; else the step."""
+    if "by_class" not in row:
+        return [step]
+    parts: dict[str, Counter[Kernel]] = {}
+    for kernel, count in step.kernels.items():
+        parts.setdefault(kernel_names.class_of_family(kernel.family), Counter())[kernel] += count
+    found = []
+    for name, (_, took_us) in row["by_class"].items():
+        share = took_us * 1e3 / step.took_ns
+        if name in parts and share >= LEAST_SHARE:
+            weight = step.weight * math.sqrt(share)
+            found.append(Timing(f"{step.name} {name}", parts[name], took_us * 1e3, weight, step.card))
+    return found
+
+
+class Own(NamedTuple):
+    """What this project measured of cards with the same curves, the fitted half: chips, rates, timings."""
+
+    names: list[str]
+    rates: list[Rates]
+    ops: list[Timing]
+    steps: list[Timing]
+
+
+def own(chip: chips.Chip, rates: Rates, with_steps: bool = True) -> Own:
+    """Return the own measurements of a chip, whose rates are given, and of those that name its curves."""
+    found = Own([chip.name], [rates], [], [])
+    for path in clock_truth.files(clock_truth.MEASURED):
+        name = clock_truth.chip_of(sweep.device_of(path))
+        if name is None or chip.name not in (name, chips.load(name).efficiency_of):
+            continue
+        if name not in found.names:
+            found.names.append(name)
+            found.rates.append(chip_rates.rates(chips.load(name)))
+        card = found.names.index(name)
+        kind = clock_truth.kind_of(path)
+        if kind == "sweep":
+            cases = [case for case in sweep.read(path) if sweep.is_fitted(case.key)]
+            timings = calibration.timings(cases, card)
+            if card:
+                known, peak = fit_chips.known_rates(chips.load(name))
+                alone = [each._replace(card=0) for each in timings]
+                found.rates[card] = calibration.memory_rates(alone, known, peak)
+            found.ops.extend(timings)
+        elif kind == "steps" and with_steps:
+            found.steps.extend(step_timings(path, card, half=True))
+    return found
 
 
 def fit_together(
     measured: Sequence[Timing],
     steps: Sequence[Timing],
-    rates: Rates,
+    rates: Rates | Sequence[Rates],
     start: Coefficients,
     dram_share: float = 0.9,
 ) -> dict[str, dict[str, float]]:
@@ -70,22 +137,6 @@ def fit_together(
     return {family: fitted[family] for family in sorted(occurring)}
 
 
-def leave_out(
-    models: Sequence[str], steps: Sequence[Timing], measured: Sequence[Timing], found: calibration.Calibration
-) -> None:
-    """Print the errors of each model's steps after a fit that saw none of them."""
-    errors: list[float] = []
-    for model in dict.fromkeys(models):
-        inside = [step for step, each in zip(steps, models, strict=True) if each != model]
-        outside = [step for step, each in zip(steps, models, strict=True) if each == model]
-        fitted = fit_together(measured, inside, found.rates, found.coefficients)
-        off = predicted(outside, found.rates, fitted) / np.array([step.took_ns for step in outside]) - 1.0
-        errors += off.tolist()
-        print(f"left out {model:14}", " ".join(f"{each:+.0%}" for each in off), flush=True)
-    sizes = np.abs(np.array(errors))
-    print(f"left-out device-time error {sizes.mean():.1%} over {len(sizes)} steps, worst {sizes.max():.1%}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the calibration; 2 if a file cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -93,33 +144,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", type=Path, help="a list of model steps")
     parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--out", type=Path, help="where to write the description")
-    parser.add_argument(
-        "--leave-out", action="store_true", help="measure how well it does on a model left out"
-    )
+    parser.add_argument("--no-own-steps", action="store_true", help="of the own measurements: ops alone")
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
         measured = calibration.timings(sweep.read(options.ops))
-        models, steps = step_timings(options.models)
+        steps = step_timings(options.models)
     except (clock_error.DataError, chips.ChipError) as error:
         print(error, file=sys.stderr)
         return 2
+    measured, steps = (
+        [each._replace(weight=each.weight * NAMED_WEIGHT) for each in timings]
+        for timings in (measured, steps)
+    )
     rates = chip_rates.rates(chip)
     peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
-    found = calibration.calibrate(measured, rates, dram_peak=peak)
-    share = found.rates.dram_bytes_per_ns / peak
-    fitted = fit_together(measured, steps, found.rates, found.coefficients, share)
-    source = "python -m benchmarks.calibrate: fitted to a sweep of ops and to model steps of one card"
-    result = described(chip, calibration.Calibration(found.rates, fitted), source)
+    rates = calibration.memory_rates(measured, rates, peak)
+    mine = own(chip, rates, not options.no_own_steps)
+    share = rates.dram_bytes_per_ns / peak
+    found = calibration.fit_families(measured, mine.rates, dram_share=share)
+    told = {family for family in found if not family.startswith(FEW)}
+    rest, own_rest = (
+        [each for each in timings if not {kernel.family for kernel in each.kernels} <= told]
+        for timings in (measured, mine.ops)
+    )
+    swept, rest = [*measured, *own_rest], [*rest, *own_rest]
+    found |= calibration.fit_families(rest, mine.rates, found, dram_share=share)
+    fitted = fit_together(swept, [*steps, *mine.steps], mine.rates, found, share)
     if options.out:
+        result = described(chip, calibration.Calibration(rates, fitted), SOURCE)
         options.out.write_text(to_toml(result, chip.description), encoding="utf-8")
-    for name, timings in (("ops", measured), ("steps", steps)):
-        off = np.abs(
-            predicted(timings, found.rates, fitted) / np.array([each.took_ns for each in timings]) - 1.0
-        )
+        for name, others in list(zip(mine.names, mine.rates, strict=True))[1:]:
+            result = described(chips.load(name), calibration.Calibration(others, {}), SOURCE)
+            origins = {key: text for key, text in result.sources.items() if key != "efficiency"}
+            result = dataclasses.replace(result, sources=MappingProxyType(origins))
+            text = to_toml(result, f"{result.description}.")
+            options.out.with_name(f"{name}.toml").write_text(text, encoding="utf-8")
+    groups = {"ops": measured, "steps": steps, "own ops": mine.ops, "own steps": mine.steps}
+    for name, timings in groups.items():
+        if not timings:
+            continue
+        took = np.array([each.took_ns for each in timings])
+        off = np.abs(predicted(timings, mine.rates, fitted) / took - 1.0)
         print(f"{name}: fitted to {off.mean():.1%} over {len(off)}, worst {off.max():.1%}")
-    if options.leave_out:
-        leave_out(models, steps, measured, found)
     return 0
 
 

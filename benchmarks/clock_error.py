@@ -6,8 +6,8 @@
 
 OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each
 op's timings and predict the rest; nothing of the description but its figures is used.
-MODELS.json: ``[{model, dtype, mode, shape, kernel_ms}]``: the ops of each step are traced, without a device,
-and their kernels' times added up. Needs transformers.
+MODELS.json: ``[{model, dtype, mode, shape, kernel_ms}]``, or an object that has them under ``steps``: the ops
+of each step are traced, without a device, and their kernels' times added up. Needs transformers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips import uncertainty
-from torch_loom.chips.cost import CostModel, Kernel, calibration, sweep
+from torch_loom.chips.cost import CostModel, Kernel, Op, calibration, sweep
 from torch_loom.chips.cost.lower import lower
 
 COMMAND = "python -m benchmarks.clock_error"
@@ -76,7 +76,7 @@ def is_sweep(path: Path) -> bool:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
-    return isinstance(content, dict)
+    return isinstance(content, dict) and "steps" not in content
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:
@@ -85,9 +85,10 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: a row has another layout.
     """
-    rows = json.loads(path.read_bytes())
+    content = json.loads(path.read_bytes())
+    rows = content.get("steps") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows:
-        raise DataError(f"{path}: must be a list of model steps or an object with 'ops'")
+        raise DataError(f"{path}: must be a list of model steps or an object with 'steps' or 'ops'")
     for number, row in enumerate(rows):
         where = f"{path}, row {number}"
         if not isinstance(row, dict):
@@ -98,6 +99,8 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
             )
         if row.get("mode") not in MODES or row.get("dtype") not in DTYPES:
             raise DataError(f"{where}: mode must be of {MODES}, dtype of {DTYPES}")
+        if not isinstance(row.get("tf32", False), bool):
+            raise DataError(f"{where}: tf32 must be true or false, got {row['tf32']!r:.100}")
         shape, took = row.get("shape"), row.get("kernel_ms")
         if (
             not isinstance(shape, list)
@@ -115,6 +118,17 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def in_tf32(op: Op) -> Op:
+    """Return a convolution of float32 as one of TF32, any other op as it is."""
+    if not op.name.startswith("convolution"):
+        return op
+    inputs, outputs = (
+        tuple(each._replace(dtype="tf32") if each.dtype == "float32" else each for each in tensors)
+        for tensors in (op.inputs, op.outputs)
+    )
+    return op._replace(inputs=inputs, outputs=outputs)
+
+
 def step_kernels(row: dict[str, Any]) -> Counter[Kernel]:
     """Return the kernels of one step of a model, and how often each runs."""
     dtype = getattr(torch, row["dtype"])
@@ -123,6 +137,8 @@ def step_kernels(row: dict[str, Any]) -> Counter[Kernel]:
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True) if train else None
     batch = hf_models.inputs(row["model"], row["shape"], dtype, "meta")
     ops = traced_ops.trace(lambda: hf_models.step(model, batch, optimizer))
+    if row.get("tf32"):
+        ops = [in_tf32(op) for op in ops]
     kernels = Counter(kernel for op in ops for kernel in lower(op))
     return Counter({kernel: count for kernel, count in kernels.items() if kernel.family not in LINKS})
 

@@ -63,12 +63,16 @@ TRANSFORMERS = (
         "tnt",
         "swin",
     ),
-    *("crossvit", "pvt", "twins", "mixer", "resmlp", "gmlp", "levit", "poolformer"),
+    *("crossvit", "pvt", "twins", "mixer", "resmlp", "gmlp", "levit", "poolformer", "dinov2", "roberta"),
+    *("albert", "electra", "modernbert", "bart", "bloom", "qwen", "mistral", "mixtral", "gemma", "phi"),
+    "pythia",
 )
 FAMILIES = (
     *("half GEMM", "float GEMM", "elementwise", "norm and softmax", "convolution", "convolution gradient"),
     *("depthwise", "transformer steps", "convnet steps, h200", "convnet steps, others", "other ops"),
 )
+# Own measurements: with which card, versions and protocol each was made, it says itself.
+MEASURED = Path(__file__).parent / "measured"
 # Of fewer rows no interval is made.
 LEAST_ROWS = 20
 # What is asked of the half that is not fitted.
@@ -147,16 +151,25 @@ def step_key(row: dict[str, Any]) -> str:
 def steps(
     path: Path, kernels_of: Callable[[dict[str, Any]], Any], rows: Iterable[dict[str, Any]]
 ) -> list[Found]:
-    """Return the H200's model steps."""
-    model = chip_rates.model(chips.load("h200"))
+    """Return the model steps of a card: the H200's where the file does not say.
+
+    Of those that name no card all are fitted, of others one half of the models.
+    """
+    card = _card_of(path)
+    chip = chip_of(card) if card else "h200"
+    if chip is None:
+        return []
+    model = chip_rates.model(chips.load(chip))
     found = []
     for row in rows:
         predicted = sum(model.time(kernel).total_ns * count for kernel, count in kernels_of(row).items())
-        family = "convnet steps, h200" if is_convnet(row["model"]) else "transformer steps"
+        convnet = "convnet steps, h200" if chip == "h200" else "convnet steps, others"
+        family = convnet if is_convnet(row["model"]) else "transformer steps"
         name = f"{row['model']} {row['dtype']} {row['mode']} {row['shape']}"
-        # All of these models were looked at when the cost model was written.
+        name += " tf32" if row.get("tf32") else ""
         took = row["kernel_ms"] * 1e6
-        found.append(Found(family, path.stem, name, True, predicted / took - 1.0, took))
+        half = not card or sweep.is_fitted(step_key(row))
+        found.append(Found(family, path.stem, name, half, predicted / took - 1.0, took))
     return found
 
 
@@ -248,8 +261,14 @@ def intervals_table(made: Mapping[str, Mapping[str, float | int]]) -> str:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the JSON files of a folder and of those in it."""
-    return sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+    """Return the JSON files of a folder, of those in it, and the measurements that this project made."""
+    found = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+    return [*found, *(path for path in sorted(MEASURED.glob("*.json")) if path not in found)]
+
+
+def _card_of(path: Path) -> str:
+    content = json.loads(path.read_bytes())
+    return str(content.get("device", "")) if isinstance(content, dict) else ""
 
 
 def kind_of(path: Path) -> str:
@@ -259,5 +278,5 @@ def kind_of(path: Path) -> str:
         rows = content.get("rows")
         if isinstance(rows, list) and rows and isinstance(rows[0], dict) and "layout" in rows[0]:
             return "timm"
-        return "sweep" if "ops" in content else "other"
+        return "sweep" if "ops" in content else "steps" if "steps" in content else "other"
     return "steps" if content and isinstance(content[0], dict) and "kernel_ms" in content[0] else "other"

@@ -3,11 +3,12 @@
     python -m benchmarks.measure_steps OUT.json [--memory] [--tf32] [--models resnet-50,gpt2] [--seconds 240]
 
 Writes what ``clock_error`` and ``memory_error`` read: ``[{model, dtype, mode, shape, tf32, ms,
-host_issue_ms, kernels, kernel_ms, by_name}]``, where ``by_name`` has the name of each kernel, how often it
-ran and the microseconds that it took; or with ``--memory`` ``[{…, mem_after_load, reserved_after_load,
-steps}]``, each row by a process of its own. Weights and inputs are random, ``cudnn.benchmark`` is off;
-``tf32`` says whether convolutions of float32 may use TF32: PyTorch's default, which is asked for here. Needs
-transformers. A row that fails has its error in the place of what was measured.
+host_issue_ms, kernels, kernel_ms, by_name, by_class}]``, where ``by_name`` has the name of each kernel, how
+often it ran and the microseconds that it took, and ``by_class`` sums them up; or with ``--memory`` ``[{…,
+mem_after_load, reserved_after_load, steps}]``, each row by a process of its own. Weights and inputs are
+random, ``cudnn.benchmark`` is off; ``tf32`` says whether convolutions of float32 may use TF32: PyTorch's
+default, which is asked for here. Needs transformers. A row that fails has its error in the place of what
+was measured.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if __package__ in (None, ""):
 
 import torch
 
-from benchmarks import hf_models
+from benchmarks import hf_models, kernel_names
 
 # The size of a library's workspace that has no default on all cards.
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -125,6 +126,7 @@ def times(case: Case) -> dict[str, Any]:
         "kernels": int(sum(count for count, _ in by_name.values())),
         "kernel_ms": sum(took for _, took in by_name.values()) / 1e3,
         "by_name": [[name, *kernel] for name, kernel in by_name.items()],
+        "by_class": kernel_names.by_class((name, int(n), took) for name, (n, took) in by_name.items()),
     }
 
 

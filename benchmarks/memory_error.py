@@ -2,11 +2,11 @@
 
     python -m benchmarks.memory_error --chip h200 PEAKS.json
 
-PEAKS.json: ``[{model, dtype, mode, shape, steps}]``, steps: ``[peak allocated, peak reserved, allocated
-afterwards]`` of each step in bytes, of a fresh process for each row. A model is made, moved and run in a dry
-run, without a device and without values, as often as there are recorded steps, and the peaks of the last step
-are compared. The workspaces of matrix products are those of the recording, unless the environment says
-otherwise: see RECORDED_WITH. Needs transformers.
+PEAKS.json: ``[{model, dtype, mode, shape, steps}]``, or an object that has them under ``peaks``; steps:
+``[peak allocated, peak reserved, allocated afterwards]`` of each step in bytes, of a fresh process for each
+row. A model is made, moved and run in a dry run, without a device and without values, as often as there are
+recorded steps, and the peaks of the last step are compared. The workspaces of matrix products are those of
+the recording, unless the environment says otherwise: see RECORDED_WITH. Needs transformers.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ def read(path: Path) -> list[dict[str, Any]]:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read: {error}") from None
+    if isinstance(rows, dict):
+        rows = rows.get("peaks")
     if not isinstance(rows, list) or not rows:
-        raise DataError(f"{path}: must be a list of model steps")
+        raise DataError(f"{path}: must be a list of model steps, or an object with 'peaks'")
     for number, row in enumerate(rows):
         _check(f"{path}, row {number}", row)
     return rows

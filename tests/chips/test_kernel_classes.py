@@ -31,8 +31,8 @@ def test_the_class_of_convolutions_is_the_one_that_ran() -> None:
     assert right / len(CONVOLUTIONS) >= 0.85
 
 
-def families(op: str, row: dict[str, Any], shape: list[int]) -> list[str]:
-    given = sweep.Row("float16", tuple(shape), **row)
+def families(op: str, row: dict[str, Any], shape: list[int], dtype: str = "float16") -> list[str]:
+    given = sweep.Row(dtype, tuple(shape), **row)
     return [kernel.family for kernel in lower(sweep.OPS[op][1](given))]
 
 
@@ -53,6 +53,71 @@ def families(op: str, row: dict[str, Any], shape: list[int]) -> list[str]:
 )
 def test_classes_by_window_and_layout(op: str, shape: list[int], layout: str, expected: list[str]) -> None:
     assert families(op, {"layout": layout}, shape) == expected
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "dtype", "layout", "expected"),
+    [
+        # As the names of kernels say that an H100 and an H200 ran.
+        ("conv2d", [8, 64, 28, 64, 3, 1], "tf32", "nchw", ["layout"] * 3 + ["convolution_tf32"]),
+        ("conv2d", [8, 64, 28, 64, 1, 1], "tf32", "nchw", ["convolution_tf32"]),
+        ("conv2d", [8, 64, 28, 64, 1, 2], "float16", "nchw", ["layout"] * 2 + ["convolution"]),
+        ("conv2d_dgrad", [8, 64, 28, 64, 3, 1], "tf32", "nhwc", ["convolution_dgrad_tf32"]),
+        ("conv2d", [8, 64, 28, 64, 3, 1], "float32", "nchw", ["convolution_vector"]),
+        ("conv2d", [8, 64, 28, 64, 3, 1], "float32", "nhwc", ["layout"] * 3 + ["convolution_vector"]),
+        ("conv2d", [8, 64, 28, 64, 1, 1], "float32", "nhwc", ["layout"] * 2 + ["convolution_vector"]),
+        ("conv2d_wgrad", [8, 64, 28, 64, 3, 1], "float32", "nhwc", ["convolution_wgrad_vector"]),
+        ("batch_norm", [8, 64, 28], "float16", "nchw", ["batch_norm"]),
+        ("batch_norm", [8, 64, 28], "bfloat16", "nchw", ["batch_norm_own"]),
+        ("batch_norm", [8, 64, 28], "bfloat16", "nhwc", ["batch_norm_last"]),
+        ("batch_norm_backward", [8, 64, 28], "bfloat16", "nchw", ["batch_norm_backward_own"]),
+    ],
+)
+def test_classes_by_dtype(op: str, shape: list[int], dtype: str, layout: str, expected: list[str]) -> None:
+    assert families(op, {"layout": layout}, shape, dtype) == expected
+
+
+def test_a_channel_is_normalised_by_one_core() -> None:
+    own = model(chips.load("h200"))
+
+    def took(*shape: int) -> float:
+        source, scale = Tensor.dense("float32", *shape), Tensor.dense("float32", shape[1])
+        return own.total_ns(lower(Op("native_batch_norm", (source, *(scale,) * 4), (source,))))
+
+    # As many elements in fewer channels than there are cores, so that most of them have nothing to do.
+    assert took(32, 16, 112, 112) > 1.8 * took(32, 256, 28, 28)
+
+
+def test_groups_are_rows_of_a_group_norm() -> None:
+    source, scale = Tensor.dense("float32", 8, 64, 28, 28), Tensor.dense("float32", 64)
+    mean = Tensor.dense("float32", 8, 32)
+    op = Op("native_group_norm", (source, scale, scale), (source, mean, mean), {"group": 32})
+    (kernel,) = lower(op)
+    assert (kernel.family, kernel.rows, kernel.columns) == ("group_norm", 8 * 32, 2 * 28 * 28)
+    operands = (source, source, mean, mean, scale)
+    (back,) = lower(Op("native_group_norm_backward", operands, (source, scale, scale), {"group": 32}))
+    assert (back.family, back.rows, back.columns) == ("group_norm_backward", 8 * 32, 2 * 28 * 28)
+
+
+def test_attention_with_a_mask_and_groups_of_channels_have_curves_of_their_own() -> None:
+    query, mask = Tensor.dense("float16", 8, 12, 64, 32), Tensor.dense("float16", 8, 12, 64, 64)
+    name = "_scaled_dot_product_efficient_attention"
+    assert lower(Op(name, (query,) * 3, (query,)))[0].family == "attention"
+    assert lower(Op(name, (query, query, query, mask), (query,)))[0].family == "attention_masked"
+    assert families("conv2d", {"layout": "nhwc", "groups": 4}, [8, 64, 28, 64, 3, 1]) == [
+        "convolution_grouped"
+    ]
+    assert families("depthwise_wgrad", {"layout": "nhwc"}, [8, 64, 28, 7, 1], "float32") == [
+        "depthwise_last_wgrad_direct"
+    ]
+
+
+def test_a_window_of_a_pooling_is_no_larger_than_its_image() -> None:
+    source, result = Tensor.dense("float32", 8, 64, 7, 7), Tensor.dense("float32", 8, 64, 1, 1)
+    (forward,) = lower(Op("avg_pool2d", (source,), (result,), {"kernel_size": [1280, 1280]}))
+    assert forward.items == 8 * 64 * 49
+    (back,) = lower(Op("avg_pool2d_backward", (result, source), (source,), {"kernel_size": [1280, 1280]}))
+    assert back.items == 8 * 64 * 49
 
 
 def test_alignment_is_graded() -> None:

@@ -95,6 +95,8 @@ SHAPES: dict[str, list[list[int]]] = {
         for op in ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
     },
 }
+# A dtype of timings that tensors do not have: float32 whose products may be made in TF32.
+TF32 = "tf32"
 COPIES = ("h2d_pageable", "h2d_pinned", "d2h_pageable", "d2h_pinned")
 QUICK_ELEMENTS = 1 << 20
 SECONDS = 300.0
@@ -187,7 +189,9 @@ def _elements(op: str, shape: list[int]) -> int:
 
 def _make(case: Case, device: torch.device) -> Run:
     """Return a function that runs the op once."""
-    op, shape, dtype = case.op, case.shape, getattr(torch, case.dtype)
+    is_tf32 = case.dtype == TF32
+    torch.backends.cudnn.allow_tf32 = is_tf32
+    op, shape, dtype = case.op, case.shape, torch.float32 if is_tf32 else getattr(torch, case.dtype)
 
     def random(*sizes: int) -> torch.Tensor:
         made = torch.randn(*sizes, device=device).to(dtype)
@@ -263,13 +267,13 @@ def _convolution(op: str, shape: list[int], random: Callable[..., torch.Tensor])
 
 def _batch_norm(op: str, x: torch.Tensor) -> Run:
     scale, shift, mean, var = (torch.ones(x.shape[1], device=x.device) for _ in range(4))
-    aten = torch.ops.aten
+    is_training = not op.endswith("inference")
     if not op.endswith("backward"):
-        is_training = not op.endswith("inference")
-        return lambda: aten.native_batch_norm(x, scale, shift, mean, var, is_training, 0.1, 1e-5)
-    out, kept, kept_inverse = aten.native_batch_norm(x, scale, shift, mean, var, True, 0.1, 1e-5)
-    rest = mean, var, kept, kept_inverse, True, 1e-5, [True, True, True]
-    return lambda: aten.native_batch_norm_backward(out, x, scale, *rest)
+        return lambda: functional.batch_norm(x, mean, var, scale, shift, is_training)
+    leaves = [each.requires_grad_() for each in (x, scale, shift)]
+    out = functional.batch_norm(x, mean, var, scale, shift, True)
+    grad = torch.ones_like(out)
+    return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
 
 
 def _copy(op: str, size_bytes: int, device: torch.device) -> Run:
@@ -305,19 +309,29 @@ class _Clock:
             for _ in range(calls):
                 run()
         graph.replay()
-        return self._median_ms(graph.replay, REPLAYS) / calls
+        return self._median_ms(graph.replay, REPLAYS, graph.replay) / calls
 
-    def _median_ms(self, run: Run, most: int) -> float:
+    def _median_ms(self, run: Run, most: int, ahead: Run | None = None) -> float:
+        """Return the median of a run's times; ``ahead`` keeps the device busy while the host launches it."""
         found: list[float] = []
         while len(found) < most and (len(found) < 3 or sum(found) < ENOUGH_MS):
             start, end = (self.module.Event(enable_timing=True) for _ in range(2))
             self.module.synchronize()
+            if ahead is not None:
+                ahead()
             start.record()
             run()
             end.record()
             end.synchronize()
             found.append(start.elapsed_time(end))
         return float(statistics.median(found))
+
+
+def _dtypes(op: str) -> tuple[str, ...]:
+    """Return the dtypes that an op is timed in: convolutions of float32 with and without TF32."""
+    if op in COPIES:
+        return ("uint8",)
+    return (*((TF32,) if op.startswith("conv2d") else ()), "float32", "float16", "bfloat16")
 
 
 def _cases(quick: bool) -> Iterator[Case]:
@@ -329,7 +343,7 @@ def _cases(quick: bool) -> Iterator[Case]:
         shapes = shapes[len(listed) // 2 :] + shapes[: len(listed) // 2]
         if quick:
             shapes = [shape for shape in listed if math.prod(shape) <= QUICK_ELEMENTS]
-        for dtype in ("uint8",) if op in COPIES else ("float32", "float16", "bfloat16"):
+        for dtype in _dtypes(op):
             for layout in ("nchw", "nhwc") if op.startswith(IMAGES) else ("",):
                 queues.append([Case(op, shape, dtype, layout) for shape in shapes])
     for turn in zip_longest(*queues):

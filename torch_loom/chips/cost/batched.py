@@ -99,7 +99,9 @@ def twice(of: Columns, c: Coefficients, rates: Rates) -> Vector:
     launch = (rates.launch_ns + c["start_ns"]) * of.launches
     moved = of.read + of.written
     memory = memory_ns(of, rates, c["memory_share"]) * (moved + of.read * c["again"]) / moved
-    return launch + overlapped(memory, of.items * c["item_cycles"] / (rates.cores * rates.clock_ghz))
+    compute = of.items * c["item_cycles"] / (rates.cores * rates.clock_ghz)
+    compute = overlapped(compute, of.columns * c["lane_cycles"] / rates.clock_ghz)
+    return launch + overlapped(memory, compute)
 
 
 def rows(of: Columns, c: Coefficients, rates: Rates) -> Vector:
@@ -189,7 +191,7 @@ def _fastest(of: Columns, c: Coefficients, rates: Rates, is_deep: bool) -> Vecto
     memory = memory_ns(of, rates, c["memory_share"])
     plan = of.tiles("vector, deep" if is_deep else "vector", rates.cores)
     implicit = c["start_ns"] + _tiled(of, plan, c, rates, memory)
-    by_windows = (of.rows > 0) & (of.batch == 1)
+    by_windows = (of.rows > 0) & (of.batch == 1) & (is_deep or c["winograd"] > 0.5)
     if not by_windows.any():
         return np.asarray(rates.launch_ns + implicit)
     channels = np.ceil((of.n if is_deep else of.k) / 9)

@@ -27,10 +27,12 @@ from torch_loom.chips.cost.formulas import ALGORITHMS, IMPLICIT, Rates
 from torch_loom.chips.cost.sweep import Case
 
 PARTS = 5
-# Outputs of the smallest tile that a library may have, by family.
-LEAST_TILES = {
-    "batched_matmul_vector": (1024.0, 4096.0, 8192.0, 16384.0),
-    "matmul_vector": (8192.0, 1024.0),
+# What a library may have, by family: outputs of its smallest tile; Winograd's algorithm, or none.
+CHOICES = {
+    "batched_matmul_vector": ("least_tile", (1024.0, 4096.0, 8192.0, 16384.0)),
+    "matmul_vector": ("least_tile", (8192.0, 1024.0)),
+    "convolution_vector": ("winograd", (1.0, 0.0)),
+    "convolution_dgrad_vector": ("winograd", (1.0, 0.0)),
 }
 # What moves memory and does nothing else: the rates of cache and DRAM come from these.
 STREAMS = ("elementwise", "elementwise_heavy", "copy")
@@ -151,11 +153,11 @@ def graded(
 
 
 def _choices(families: Sequence[str], start: Coefficients) -> Iterator[Coefficients]:
-    """Return what fits begin with, one for each smallest tile that a library may have."""
-    for family, tiles in LEAST_TILES.items():
+    """Return what fits begin with, one for each thing that a library may have."""
+    for family, (name, values) in CHOICES.items():
         if family in families:
-            for least in tiles:
-                yield {**start, family: {**given_or_like(family, start), "least_tile": least}}
+            for value in values:
+                yield {**start, family: {**given_or_like(family, start), name: value}}
             return
     yield start
 

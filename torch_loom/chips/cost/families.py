@@ -74,11 +74,14 @@ COEFFICIENTS: Mapping[str, Coefficient] = {
     "products": Coefficient("count", 1.0, 100.0, "matrix products per pair: 2 forward, 5 or more backward"),
     "lone": Coefficient("blocks", 1e-3, 1e3, "what one block costs where cores are idle, in blocks"),
     "staging": Coefficient("bytes", 1e-6, 100.0, "of the link that a byte of the first piece costs more"),
+    "winograd": Coefficient("flag", 0.0, 1.0, "1: the library has Winograd's algorithm for these, 0: not"),
     "joined": Coefficient("flag", 0.0, 1.0, "1: latency and bytes overlap, 0: they add up"),
 }
 
 _STREAM = {"start_ns": 100.0, "item_cycles": 0.1, "memory_share": 1.0}
 _HEAVY = {**_STREAM, "start_ns": 250.0, "item_cycles": 0.3}
+_BATCH_NORM = {**_STREAM, "start_ns": 2000.0, "again": 0.7, "lane_cycles": 2.0}
+_BATCH_NORM_BACKWARD = {**_BATCH_NORM, "start_ns": 2500.0, "lane_cycles": 3.0}
 _ROWS = {
     "start_ns": 1000.0,
     "memory_share": 1.0,
@@ -127,6 +130,7 @@ _VECTOR = {
     "unaligned_2": 1.05,
 }
 _WINOGRAD = {
+    "winograd": 1.0,
     "fused_start_ns": 3000.0,
     "fused_share": 0.6,
     "fused_fill": 10.0,
@@ -181,14 +185,18 @@ FAMILIES: Mapping[str, Family] = {
     "pooling_backward": Family(
         "stream", "items are inputs times window", {**_STREAM, "start_ns": 1300.0, "item_cycles": 0.45}
     ),
-    "batch_norm": Family(
-        "twice", "per channel over batch and space", {**_STREAM, "start_ns": 2000.0, "again": 0.7}
-    ),
+    "batch_norm": Family("twice", "per channel over batch and space", _BATCH_NORM),
+    "batch_norm_own": Family("twice", "by PyTorch's own kernels", _BATCH_NORM, "batch_norm"),
+    "batch_norm_last": Family("twice", "of channels that lie innermost", _BATCH_NORM, "batch_norm"),
     "batch_norm_inference": Family(
         "stream", "with statistics that are known", {**_STREAM, "start_ns": 1000.0}
     ),
-    "batch_norm_backward": Family(
-        "twice", "per channel over batch and space", {**_STREAM, "start_ns": 2500.0, "again": 0.7}
+    "batch_norm_backward": Family("twice", "its gradient", _BATCH_NORM_BACKWARD),
+    "batch_norm_backward_own": Family(
+        "twice", "by PyTorch's own kernels", _BATCH_NORM_BACKWARD, "batch_norm_backward"
+    ),
+    "batch_norm_backward_last": Family(
+        "twice", "of channels that lie innermost", _BATCH_NORM_BACKWARD, "batch_norm_backward"
     ),
     "depthwise_convolution": Family(
         "stream", "items are outputs times window", {**_STREAM, "start_ns": 2000.0, "item_cycles": 0.3}
@@ -220,6 +228,12 @@ FAMILIES: Mapping[str, Family] = {
         {**_STREAM, "start_ns": 3000.0, "item_cycles": 0.8},
         "depthwise_wgrad",
     ),
+    "depthwise_last_wgrad_direct": Family(
+        "stream",
+        "the same of float32 and larger windows, without tiles",
+        {**_STREAM, "start_ns": 3000.0, "item_cycles": 1.3},
+        "depthwise_last_wgrad",
+    ),
     "layout": Family(
         "stream", "channels first to last and back", {**_STREAM, "start_ns": 1300.0, "memory_share": 0.35}
     ),
@@ -234,6 +248,8 @@ FAMILIES: Mapping[str, Family] = {
     "softmax_backward": Family("rows", "its gradient", {**_ROWS, "column_cycles_32": 0.4}),
     "layer_norm": Family("rows", "mean, variance and scaling of each row", _NORMALISED),
     "layer_norm_backward": Family("rows", "the gradient of its input", _ROWS),
+    "group_norm": Family("rows", "the same of groups of channels", _NORMALISED, "layer_norm"),
+    "group_norm_backward": Family("rows", "the gradient of its input", _ROWS, "layer_norm_backward"),
     "reduce_rows": Family("rows", "sums along the innermost dimension", _ROWS),
     "reduce_columns": Family("rows", "sums across rows", {**_ROWS, "start_ns": 1500.0}),
     "reduce_all": Family("reduction", "sums everything", _REDUCTION),
@@ -274,6 +290,34 @@ FAMILIES: Mapping[str, Family] = {
         {**_CONVOLUTION_VECTOR, **_WINOGRAD},
         "convolution_vector",
     ),
+    "convolution_tf32": Family("matmul", "of float32, on matrix units", _CONVOLUTION, "convolution"),
+    "convolution_dgrad_tf32": Family(
+        "matmul", "the gradient of its source", _CONVOLUTION, "convolution_tf32"
+    ),
+    "convolution_wgrad_tf32": Family(
+        "deep_matmul", "the gradient of its weights", _CONVOLUTION, "convolution_tf32"
+    ),
+    **{
+        f"convolution_grouped{role}{units}": Family(
+            formula, f"of groups of channels{what}", defaults, f"convolution{role}{units}"
+        )
+        for units, defaults, formulas in (
+            ("", _CONVOLUTION, ("matmul", "matmul", "deep_matmul")),
+            ("_tf32", _CONVOLUTION, ("matmul", "matmul", "deep_matmul")),
+            (
+                "_vector",
+                {**_CONVOLUTION_VECTOR, **_WINOGRAD},
+                ("vector_convolution", "vector_convolution", "vector_gradient"),
+            ),
+        )
+        for role, what, formula in zip(
+            ("", "_dgrad", "_wgrad"),
+            ("", ": the gradient of the source", ": the gradient of weights"),
+            formulas,
+            strict=True,
+        )
+    },
+    "attention_masked": Family("attention", "with a mask, on matrix units", _ATTENTION, "attention"),
     "attention": Family("attention", "fused, on matrix units", _ATTENTION),
     "attention_vector": Family(
         "attention",

@@ -203,7 +203,7 @@ class _Problem:
 
 
 # Whole choices and flags: no slope leads to them.
-HELD = ("joined", "products", "least_tile")
+HELD = ("joined", "products", "least_tile", "winograd")
 
 
 def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> list[tuple[str, str]]:

@@ -110,12 +110,16 @@ def stream(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 
 
 def twice(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
-    """What is read twice, for statistics first: of the second time only ``again`` comes from memory."""
+    """What is read twice, for statistics first: of the second time only ``again`` comes from memory.
+
+    Of ``columns`` elements each core does all that belong to one result.
+    """
     launch = (rates.launch_ns + c["start_ns"]) * kernel.launches
     memory = memory_ns(kernel, rates, c["memory_share"])
     moved = kernel.read_bytes + kernel.written_bytes
     memory *= (moved + kernel.read_bytes * c["again"]) / moved
     compute = kernel.items * c["item_cycles"] / (rates.cores * rates.clock_ghz)
+    compute = overlapped(compute, kernel.columns * c["lane_cycles"] / rates.clock_ghz)
     return Time(launch + overlapped(memory, compute), compute, memory, launch)
 
 
@@ -280,11 +284,11 @@ def batched_matmul(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
 def _algorithms(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) -> tuple[float, ...]:
     """Return what each of :data:`ALGORITHMS` takes, its first launch left out.
 
-    Where the lowering counts no tiles that is the first alone, else the others; gradients of weights have no
-    fused one, and keep the first.
+    Where the lowering counts no tiles, or the library has no such kernels, that is the first alone, else the
+    others; gradients of weights have no fused one, and keep the first.
     """
     memory = memory_ns(kernel, rates, c["memory_share"])
-    is_winograd = kernel.rows > 0 and kernel.batch == 1
+    is_winograd = kernel.rows > 0 and kernel.batch == 1 and (is_deep or c["winograd"] > 0.5)
     implicit = math.inf
     if is_deep or not is_winograd:
         implicit = c["start_ns"] + _tiled(kernel, c, rates, "vector, deep" if is_deep else "vector", memory)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 ITEM_BYTES: Mapping[str, int] = {
     "float64": 8,
     "float32": 4,
+    # What convolutions and products of float32 compute in where TF32 is allowed.
+    "tf32": 4,
     "float16": 2,
     "bfloat16": 2,
     "complex32": 4,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch_loom.chips.cost.formulas import BATCHED, FUSED, IMPLICIT
 from torch_loom.chips.cost.lower import lower
+from torch_loom.chips.cost.lowerings.common import NARROW
 from torch_loom.chips.cost.records import ITEM_BYTES, Kernel, Op
 from torch_loom.chips.cost.sweep_ops import COLLECTIVES, GEOMETRY, LAYOUTS, MAX_GEOMETRY, OPS, Row
 from torch_loom.config.files import no_file
@@ -141,7 +142,7 @@ def _case(path: Path, number: int, row: object, depth_last: tuple[str, ...], lay
     if op in depth_last:
         shape = [*shape[:-2], shape[-1], shape[-2]]
     described = Row(dtype, tuple(shape), _geometry(where, row), *_others(where, row))
-    laid_out = described._replace(layout=described.layout or layout)
+    laid_out = described._replace(layout=described.layout or (layout if dtype in NARROW else ""))
     kernels = tuple(lower(OPS[op][1](laid_out))) if op in OPS else ()
     key = json.dumps([op, *described], sort_keys=True)
     return Case(op, tuple(shape), dtype, kernels, took, key, _ran(row) if op == "conv2d" else "")

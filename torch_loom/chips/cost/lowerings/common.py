@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-# Dtypes that matrix units take.
 NARROW = frozenset(
     (
         *("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"),
         *("float8_e5m2fnuz", "bfp8", "bfp8_b", "bfp4", "bfp4_b", "bfp2", "bfp2_b", "lf8"),
     )
 )
+# Dtypes that matrix units take.
+MATRIX_UNITS = NARROW | {"tf32"}
 
 
 def moved_bytes(tensors: Sequence[Tensor]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from torch_loom.chips.cost.lowerings.common import NARROW, as_int, as_list, moved_bytes, stream
+from torch_loom.chips.cost.lowerings.common import MATRIX_UNITS, NARROW, as_int, as_list, moved_bytes, stream
 from torch_loom.chips.cost.lowerings.rows import column_sum
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 from torch_loom.ops import family_of
@@ -159,6 +160,9 @@ def linear(op: Op) -> list[Kernel]:
 
 
 FORWARD, OF_SOURCE, OF_WEIGHT = "", "_dgrad", "_wgrad"
+# Gradients of depthwise weights of float32 have no kernel that works in tiles for larger windows (an H100 and
+# an H200, by names).
+TILED_WINDOW = 25
 WINOGRAD_WINDOW = 9
 # Winograd's algorithms are for sums over so many channels, and images longer than this: by the names of the
 # kernels that cuDNN 8.9 ran on a V100 and a T4 (NeuSight). Of the fitted half, 44 to 56 channels do alike.
@@ -195,20 +199,30 @@ def _convolution(role: str, source: Tensor, weight: Tensor, out: Tensor, op: Op)
     if channels == 1 and groups > 1:
         items = float(source.items if role == OF_SOURCE else out.items) * window
         name = f"depthwise_last{role}" if _is_last(source) else f"depthwise{role or '_convolution'}"
+        if name == "depthwise_last_wgrad" and dtype not in NARROW and window > TILED_WINDOW:
+            name += "_direct"
         size = float(written.memory_bytes)
         return [Kernel(name, dtype, read, size, moved, items, item_bytes=item_bytes)]
-    narrow = dtype in NARROW
+    narrow, on_matrix_units = dtype in NARROW, dtype in MATRIX_UNITS
     steps = math.prod(as_list(op.attributes.get("stride"), 2, 1))
+    is_last = _is_last(source) or _is_last(weight)
+    turned: tuple[Tensor, ...] = ()
+    if on_matrix_units and not is_last:
+        # Matrix units want channels innermost; a window of one place that skips none is a product as it lies.
+        turned = tensors if window > 1 else (source, out) if steps > 1 else ()
+    elif not on_matrix_units and is_last and role != OF_WEIGHT:
+        # Vector units want channels outermost, but for gradients of weights.
+        turned = tensors if window > 1 else (source, out)
     kernels = []
-    if narrow and window > 1 and not _is_last(source) and not _is_last(weight):
-        # Matrix units want channels innermost.
-        for tensor in tensors:
-            size = float(tensor.memory_bytes)
-            kernels.append(Kernel("layout", dtype, size, size, 2.0 * size, item_bytes=item_bytes))
+    for tensor in turned:
+        size = float(tensor.memory_bytes)
+        items = float(tensor.items)
+        kernels.append(Kernel("layout", dtype, size, size, 2.0 * size, items, item_bytes=item_bytes))
     is_few = narrow and groups == 1 and channels % 8 != 0
-    if narrow:
-        # In multiples of 8, too.
-        channels = -(-channels // 8) * 8
+    if on_matrix_units:
+        # In multiples of 16 bytes, too.
+        grain = 8 if narrow else 4
+        channels = -(-channels // grain) * grain
     positions = out.shape[0] * math.prod(out.shape[2:])
     if role == FORWARD:
         m, n, k = positions, outputs, channels * window
@@ -219,13 +233,15 @@ def _convolution(role: str, source: Tensor, weight: Tensor, out: Tensor, op: Op)
     else:
         m, n, k = outputs, channels * window, positions
     tiles = (0, 0)
-    if not narrow and window == WINOGRAD_WINDOW and steps == 1 and len(weight.shape) == 4:
+    if not on_matrix_units and window == WINOGRAD_WINDOW and steps == 1 and len(weight.shape) == 4:
         height, width = (source if role == OF_SOURCE else out).shape[2:]
         summed = outputs if role == OF_SOURCE else channels
         if summed >= WINOGRAD_CHANNELS and min(height, width) > WINOGRAD_IMAGE:
             count = out.shape[0]
             tiles = (_winograd_tiles(count, height, width, 2), _winograd_tiles(count, height, width, 4))
-    name = f"convolution{'_few' if is_few else ''}{role}" if narrow else f"convolution{role}_vector"
+    name = f"convolution{'_few' if is_few else '_grouped' if groups > 1 else ''}{role}"
+    if not narrow:
+        name += "_tf32" if on_matrix_units else "_vector"
     size = float(written.memory_bytes)
     kernels.append(
         Kernel(
@@ -266,11 +282,19 @@ def _attention_shape(query: Tensor, key: Tensor, op: Op) -> dict[str, object]:
     }
 
 
+def _has_mask(tensors: Sequence[Tensor], query: Tensor, key: Tensor) -> bool:
+    """Return whether a tensor has an element for each query and key."""
+    scores = query.shape[-2], key.shape[-2]
+    return any(len(each.shape) > 2 and each.shape[-2:] == scores for each in tensors)
+
+
 def attention(op: Op) -> list[Kernel]:
     query, key = op.inputs[0], op.inputs[1]
     if not query.items:
         return []
     family = "attention" if query.dtype in NARROW else "attention_vector"
+    if query.dtype in NARROW and _has_mask(op.inputs[3:], query, key):
+        family = "attention_masked"
     read, written = moved_bytes(op.inputs), moved_bytes(op.outputs[:1])
     return [
         Kernel(family, query.dtype, read, written, read + written, **_attention_shape(query, key, op))  # type: ignore[arg-type]

@@ -10,6 +10,9 @@ from torch_loom.chips.cost.lowerings.common import as_int, as_list, inner_dim, l
 from torch_loom.chips.cost.lowerings.data import copy, elementwise
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
+# cuDNN's batch norms take no bfloat16 from PyTorch, which has kernels of its own for it: a block of so many
+# threads at least for each plane.
+OWN_BATCH_NORM, PLANE_THREADS = "bfloat16", 128
 # Longer rows of a softmax do not fit into the registers of one warp.
 WARP_COLUMNS = 1024
 
@@ -101,7 +104,10 @@ def layer_norm(op: Op) -> list[Kernel]:
     columns = math.prod(as_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
     if not source.items:
         return []
-    return [*made_contiguous(source), _row_kernel("layer_norm", op, columns, op.inputs, op.outputs)]
+    family = "layer_norm"
+    if op.name == "native_group_norm" and len(op.outputs) > 1:
+        family, columns = "group_norm", source.items // max(1, op.outputs[1].items)  # a mean for each group
+    return [*made_contiguous(source), _row_kernel(family, op, columns, op.inputs, op.outputs)]
 
 
 def layer_norm_backward(op: Op) -> list[Kernel]:
@@ -109,6 +115,9 @@ def layer_norm_backward(op: Op) -> list[Kernel]:
     shape = op.attributes.get("normalized_shape")
     columns = math.prod(as_list(shape, len(cast(Sequence[int], shape)), 1)) if shape else source.shape[-1]
     kernels = made_contiguous(grad, source)
+    if op.name == "native_group_norm_backward" and len(op.inputs) > 2:
+        columns = source.items // max(1, op.inputs[2].items)
+        return [*kernels, _row_kernel("group_norm_backward", op, columns, (grad, source), (source,))]
     kernels.append(_row_kernel("layer_norm_backward", op, columns, (grad, source), (source,)))
     if len(op.outputs) > 1:
         kernels += [
@@ -124,15 +133,27 @@ def batch_norm(op: Op) -> list[Kernel]:
     source = op.inputs[0]
     passes = 2 if op.attributes.get("training", op.attributes.get("train", True)) else 1
     out = op.outputs[0] if op.outputs else source
-    kernel = stream("batch_norm", op, (source,), (out,))
     if passes == 1:
-        return [kernel._replace(family="batch_norm_inference")]
-    return [kernel]
+        kernel = stream("batch_norm_inference", op, (source,), (out,))
+        planes = math.prod(source.shape[:2])
+        # PyTorch's own kernel gives each plane of an image threads of its own.
+        least = planes * PLANE_THREADS if source.dtype == OWN_BATCH_NORM else 0
+        return [kernel._replace(items=float(max(source.items, least)))]
+    return [_by_channels("batch_norm", source, stream("batch_norm", op, (source,), (out,)))]
 
 
 def batch_norm_backward(op: Op) -> list[Kernel]:
     grad, source = op.inputs[0], op.inputs[1]
-    return [stream("batch_norm_backward", op, (grad, source), (source,))]
+    return [_by_channels("batch_norm_backward", source, stream("", op, (grad, source), (source,)))]
+
+
+def _by_channels(family: str, source: Tensor, kernel: Kernel) -> Kernel:
+    """Return a kernel with what one core does alone: a channel, unless channels lie innermost."""
+    if len(source.shape) < 2 or source.strides[1] == 1:
+        return kernel._replace(family=f"{family}_last")
+    columns = source.items // max(1, source.shape[1])
+    own = "_own" if source.dtype == OWN_BATCH_NORM else ""
+    return kernel._replace(family=f"{family}{own}", columns=columns)
 
 
 def pooling(op: Op) -> list[Kernel]:
@@ -142,5 +163,9 @@ def pooling(op: Op) -> list[Kernel]:
     out = op.outputs[0]
     if op.name.startswith("_adaptive") or op.name.startswith("adaptive"):
         window = max(1, op.inputs[0].items // max(1, out.items))
+    elif len(op.inputs[0].shape) > rank:
+        # A window has no more elements than its image, and an image that is one result has one.
+        image = math.prod(op.inputs[0].shape[-rank:])
+        window = min(window, image)
     family = "pooling_backward" if backward else "pooling"
     return [stream(family, op, items=float(out.items * window))]
