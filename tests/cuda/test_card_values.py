@@ -43,7 +43,7 @@ def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner
 
 
 def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None:
-    """Uniform bits, masks of dropout and attention, permutations and choices; and how far the offset moves."""
+    """Uniform bits, masks of dropout and attention, permutations, choices; and how far the offset moves."""
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
     found = json.loads(warm_python(PROGRAMS / "random_digests.py", env).stdout.splitlines()[-1])
     wanted = measured("card_random_values.json")
