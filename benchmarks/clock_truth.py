@@ -261,9 +261,8 @@ def intervals_table(made: Mapping[str, Mapping[str, float | int]]) -> str:
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the JSON files of a folder, of those in it, and the measurements that this project made."""
-    found = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
-    return [*found, *(path for path in sorted(MEASURED.glob("*.json")) if path not in found)]
+    """Return the JSON files of a folder, and of those in it."""
+    return sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
 
 
 def _card_of(path: Path) -> str:
