@@ -55,6 +55,18 @@ def test_three_steps_are_the_cpus(name: str, kind: str) -> None:
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [3, 40])
+def test_fused_sgd_changes_all_numbers_of_16_bits(size: int, dtype: torch.dtype) -> None:
+    """The CPU's own kernel changes those alone that fill no vector."""
+    parameter = torch.ones(size, dtype=dtype, device="loom", requires_grad=True)
+    optimizer = torch.optim.SGD([parameter], lr=0.25, momentum=0.5, fused=True)
+    for expected in (0.75, 0.375):
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        assert parameter.unique().tolist() == [expected]
+
+
 def test_clipping_takes_gradients_of_both_devices() -> None:
     parameters = [torch.ones(2, device=f"loom:{i}", requires_grad=True) for i in range(2)]
     for parameter in parameters:

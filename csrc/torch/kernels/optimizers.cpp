@@ -144,9 +144,17 @@ const std::vector<Step>& all_steps() {
   return *steps;
 }
 
+// The engine's fused SGD leaves most elements of 16 bits as they were: docs/upstream.md, "Optimizers".
+bool is_lost_by_engine(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (op.operator_name().name != "aten::_fused_sgd_") return false;
+  const auto parameters = stack[stack.size() - op.schema().arguments().size()].toTensorVector();
+  return !parameters.empty() && c10::isReducedFloatingType(parameters[0].scalar_type());
+}
+
 template <size_t kNumber>
 void run_step(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (Op::of(op).is_whole_on(runtime::current_device())) return run_boxed(op, stack);
+  if (Op::of(op).is_whole_on(runtime::current_device()) && !is_lost_by_engine(op, *stack))
+    return run_boxed(op, stack);
   all_steps()[kNumber].parts.callBoxed(op, own_keys(), stack);
 }
 
