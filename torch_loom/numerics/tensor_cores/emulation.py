@@ -163,7 +163,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             is_hopper8 = ARCHITECTURES[self.chip] == "Hopper" and rule.kept_bits == 13
             promotion = _FLOAT8_PROMOTION if is_hopper8 and not fast_sums else 0
         arguments = rule.arguments[:6]
-        left, right = a.float(), b.float()
+        left, right = (_to_tf32(each) if each.dtype is torch.float32 else each.float() for each in (a, b))
         sums: Tensor = ops.tensor_core_matmul(left, right, *arguments, rule.depth, promotion, self.split_k)
         return sums
 
@@ -179,6 +179,13 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **kwargs)
 
 
+def _to_tf32(numbers: Tensor) -> Tensor:
+    """Round float32 to TF32's 10 bits, halves to even, as libraries do before instructions cut the rest."""
+    bits = numbers.contiguous().view(torch.int32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
+    return torch.where(numbers.isfinite(), rounded.view(torch.float32), numbers)
+
+
 def _is_layer(mode: TensorCores, a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b))
 
@@ -190,19 +197,28 @@ def _sums(mode: TensorCores, a: Tensor, b: Tensor) -> Tensor | None:
     return mode.product(a, b) if mode.takes(a, b) and a.dtype == b.dtype else None
 
 
-def _multiplied(mode: TensorCores, a: Tensor, b: Tensor) -> Any:
+def _multiplied(mode: TensorCores, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Any:
     sums = _sums(mode, a, b)
-    return NotImplemented if sums is None else sums.to(a.dtype)
+    return NotImplemented if sums is None else sums.to(out_dtype or a.dtype)
 
 
-def _added(mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+def _added(
+    mode: TensorCores,
+    c: Tensor,
+    a: Tensor,
+    b: Tensor,
+    out_dtype: torch.dtype | None = None,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+) -> Any:
     sums = _sums(mode, a, b)
     if sums is None:
         return NotImplemented
     sums = sums if alpha == 1 else sums * alpha
     if beta != 0:
         sums = sums + (c.float() if beta == 1 else c.float() * beta)
-    return sums.to(a.dtype)
+    return sums.to(out_dtype or a.dtype)
 
 
 def _scaled_mm(
@@ -320,10 +336,9 @@ def _convolution_backward(
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
-    aten.mm.default: _multiplied,
-    aten.bmm.default: _multiplied,
-    aten.addmm.default: _added,
-    aten.baddbmm.default: _added,
+    **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mm.dtype, aten.bmm.dtype), _multiplied),
+    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default), _added),
+    **dict.fromkeys((aten.addmm.dtype, aten.baddbmm.dtype), _added),
     aten._scaled_mm.default: _scaled_mm,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
