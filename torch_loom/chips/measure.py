@@ -190,7 +190,6 @@ def _elements(op: str, shape: list[int]) -> int:
 def _make(case: Case, device: torch.device) -> Run:
     """Return a function that runs the op once."""
     is_tf32 = case.dtype == TF32
-    torch.backends.cudnn.allow_tf32 = is_tf32
     op, shape, dtype = case.op, case.shape, torch.float32 if is_tf32 else getattr(torch, case.dtype)
 
     def random(*sizes: int) -> torch.Tensor:
@@ -361,15 +360,16 @@ def _kernels(run: Run) -> list[str]:
 
 
 def _row(clock: _Clock, case: Case) -> dict[str, Any]:
-    run = _make(case, clock.device)
     row: dict[str, Any] = {"op": case.op, "shape": case.shape, "dtype": case.dtype}
     if case.layout:
         row["layout"] = case.layout
-    row["ms"] = clock.eager_ms(run)
-    if case.op not in COPIES:
-        row["device_ms"] = clock.graph_ms(run, row["ms"])
-    if clock.device.type == "cuda" and case.op.startswith(("conv2d", "depthwise")):
-        row["kernels"] = _kernels(run)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=case.dtype == TF32):
+        run = _make(case, clock.device)
+        row["ms"] = clock.eager_ms(run)
+        if case.op not in COPIES:
+            row["device_ms"] = clock.graph_ms(run, row["ms"])
+        if clock.device.type == "cuda" and case.op.startswith(("conv2d", "depthwise")):
+            row["kernels"] = _kernels(run)
     return row
 
 

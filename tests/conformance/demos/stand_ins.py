@@ -11,6 +11,7 @@ import importlib
 import io
 import sys
 import tempfile
+import types
 import urllib.request
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
@@ -136,8 +137,11 @@ def _network() -> None:
     def retrieve(url: str, path: str, *args: Any) -> None:
         Path(path).write_bytes(contents(url))
 
-    with contextlib.suppress(ImportError):
-        importlib.import_module("requests").get = answer
+    try:
+        importlib.import_module("requests")
+    except ImportError:
+        sys.modules["requests"] = types.ModuleType("requests")
+    sys.modules["requests"].get = answer  # type: ignore[attr-defined]
     urllib.request.urlopen = lambda url, *args, **kwargs: io.BytesIO(contents(url))
     urllib.request.urlretrieve = retrieve
 

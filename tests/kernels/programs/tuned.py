@@ -62,4 +62,4 @@ if os.environ["TORCH_LOOM_AUTOTUNE"] == "first":
     assert failed == ["OutOfResources", "CompileTimeAssertionFailure"], failed
     assert seen == [32, 128, 128], seen
 
-print(run(128), run(2048))
+print(run(256), run(2048))

@@ -18,7 +18,7 @@ assert not found, found
 # As a build for the CPU: the composite kernel of PyTorch's, not one of CUDA's behind it.
 assert "CompositeImplicitAutograd" in torch._C._dispatch_dump_table("aten::softmax.int").split("CUDA: ")[1]
 assert all(
-    name.startswith(("c10d::", "_native::", "aten::", "quantized::", "loom", "fsdp::"))
+    name.startswith(("c10d::", "_native::", "aten::", "quantized::", "loom", "fsdp::", "symm_mem::"))
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
 )
 assert not hasattr(torch._C, "_FastCudaLauncher")
