@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <optional>
 
@@ -31,9 +32,7 @@ constexpr int64_t kMostElements = int64_t{1} << 31;  // more are split into seve
 constexpr int64_t kColumns = 64;                     // results that are computed side by side
 
 int64_t last_power_of_2(int64_t number) {
-  int64_t power = 1;
-  while (power * 2 <= number) power *= 2;
-  return power;
+  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(number)));
 }
 
 int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
@@ -407,11 +406,7 @@ void scan_row(const T* from, T* to, int64_t count, int64_t log_threads, T identi
   }
 }
 
-int64_t log2_up(int64_t number) {
-  int64_t log = 0;
-  while ((int64_t{1} << log) < number) ++log;
-  return log;
-}
+int64_t log2_up(int64_t number) { return std::bit_width(static_cast<uint64_t>(number - 1)); }
 
 template <typename T, typename Combine>
 Tensor scanned(const Tensor& self, int64_t dim, T identity, const Combine& combine) {

@@ -2,7 +2,7 @@
 //
 // Source: PyTorch's public kernels (aten/src/ATen/native/cuda: Reduce.cuh, ReduceSumProdKernel.cu,
 // ReduceMomentKernel.cu, ScanUtils.cuh); compared with an H200 and an H100, bit for bit
-// (tests/cuda/test_order_of_sums.py).
+// (tests/cuda/test_card_values.py).
 #pragma once
 
 #include "torch/engine/own_kernels.h"

@@ -24,11 +24,13 @@ using at::Tensor;
 using Arguments = c10::ArrayRef<c10::IValue>;
 using Tensors = std::vector<Tensor>;
 
+constexpr int64_t kNetworkSize = 32;
+
 // A slice of up to 32 keys, sorted by Batcher's network for 32, which is not stable: what is equal may change
 // places. A swap is made where "goes before" is not what the direction says.
 template <typename T, typename Before>
 void sort_by_network(T* keys, int64_t* places, int64_t count, const Before& goes_before) {
-  constexpr size_t kSize = 32;
+  constexpr size_t kSize = kNetworkSize;
   std::array<bool, kSize> valid{};
   std::fill_n(valid.begin(), count, true);
   const auto exchange = [&](size_t stride, auto direction_of) {
@@ -57,8 +59,6 @@ bool is_larger(T a, T b) {
   }
   return a > b;
 }
-
-constexpr int64_t kNetworkSize = 32;
 
 template <typename T>
 void sort_small(T* keys, int64_t* places, int64_t count, bool descending) {

@@ -1,7 +1,7 @@
 // Which of equal elements CUDA's kernels name first, and which mode they take of several.
 //
 // Source: PyTorch's public kernels (aten/src/ATen/native/cuda: Sort.cu, SortUtils.cuh, TensorTopK.cu,
-// Sorting.cu, TensorModeKernel.cu); compared with an H200 and an H100 (tests/cuda/test_ties.py).
+// Sorting.cu, TensorModeKernel.cu); compared with an H200 and an H100 (tests/cuda/test_card_values.py).
 #pragma once
 
 #include "torch/engine/own_kernels.h"

@@ -38,6 +38,15 @@ template <>
 struct Hot<at::_ops::_log_softmax_backward_data>
     : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
 
+// Where the boxed kernel has more than the engine's: values of CUDA's own (torch/cuda/values.h).
+template <typename At, typename... Arguments>
+at::Tensor call_boxed(const Arguments&... arguments) {
+  static const Op& op = Op::named(At::name, At::overload_name);
+  torch::jit::Stack stack{arguments...};
+  run_boxed(op.handle, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
 // CUDA divides by a number of the host as the table of its values says: the boxed kernel has that.
 bool is_cudas_quotient(const at::Tensor& self, const at::Tensor& other) {
   return device_type() == c10::DeviceType::CUDA && other.unsafeGetTensorImpl()->is_wrapped_number() &&
@@ -47,34 +56,25 @@ template <>
 struct Hot<at::_ops::div_Tensor> {
   static at::Tensor call(const at::Tensor& self, const at::Tensor& other) {
     if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div_Tensor>::call(self, other);
-    static const Op& op = Op::named("aten::div", "Tensor");
-    torch::jit::Stack stack{self, other};
-    run_boxed(op.handle, &stack);
-    return std::move(stack.back()).toTensor();
+    return call_boxed<at::_ops::div_Tensor>(self, other);
   }
 };
 template <>
 struct Hot<at::_ops::div__Tensor> {
   static at::Tensor& call(at::Tensor& self, const at::Tensor& other) {
     if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div__Tensor>::call(self, other);
-    static const Op& op = Op::named("aten::div_", "Tensor");
-    torch::jit::Stack stack{self, other};
-    run_boxed(op.handle, &stack);
+    call_boxed<at::_ops::div__Tensor>(self, other);
     return self;
   }
 };
 
-// It adds in an order of its own, which the boxed kernel has, too.
+// It adds in an order of its own.
 bool is_cudas_sum(const at::Tensor& self) {
   return device_type() == c10::DeviceType::CUDA && self.is_floating_point();
 }
 template <typename At, typename... Rest>
 at::Tensor sum_as_cuda(const at::Tensor& self, Rest... rest) {
-  if (!is_cudas_sum(self)) return Borrowed<At>::call(self, rest...);
-  static const Op& op = Op::named(At::name, At::overload_name);
-  torch::jit::Stack stack{self, rest...};
-  run_boxed(op.handle, &stack);
-  return std::move(stack.back()).toTensor();
+  return is_cudas_sum(self) ? call_boxed<At>(self, rest...) : Borrowed<At>::call(self, rest...);
 }
 template <typename At>
 struct Sum {

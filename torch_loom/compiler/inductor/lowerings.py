@@ -59,20 +59,6 @@ def divide_by_zeros(name: str) -> None:
 
         return tables.make_pointwise(replaced)(divisor)
 
-    def zeros_of(divisor: Any) -> Any:
-        """1 where it is 0, else 0."""
-        if isinstance(divisor, int):
-            return int(divisor == 0)
-        if isinstance(divisor, sympy.Basic):
-            return Where(sympy.Eq(divisor, 0), sympy.Integer(1), sympy.Integer(0))
-        dtype = divisor.get_dtype()
-
-        def is_zero(value: Any) -> Any:
-            zero, one = ops.constant(0, dtype), ops.constant(1, dtype)
-            return ops.where(ops.eq(value, zero), one, zero)
-
-        return tables.make_pointwise(is_zero)(divisor)
-
     def guarded(lower: Any) -> Any:
         def call(a: Any, b: Any, **kwargs: Any) -> Any:
             divides = kwargs.get("rounding_mode", "trunc") is not None
@@ -115,7 +101,7 @@ def divide_by_zeros(name: str) -> None:
             if mode == "floor" and dtype.is_signed:
                 value = add(add(mul(rest, 0), mul(flags_of(a, torch.iinfo(dtype).min, -1), -1)), value)
             missing = add(mul(rest, -1), value)
-            return add(rest, mul(missing, zeros_of(b)))
+            return add(rest, mul(missing, flags_of(b, 0, 0)))
 
         return call
 

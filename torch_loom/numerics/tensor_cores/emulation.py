@@ -337,8 +337,7 @@ def _convolution_backward(
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mm.dtype, aten.bmm.dtype), _multiplied),
-    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default), _added),
-    **dict.fromkeys((aten.addmm.dtype, aten.baddbmm.dtype), _added),
+    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default, aten.addmm.dtype, aten.baddbmm.dtype), _added),
     aten._scaled_mm.default: _scaled_mm,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
