@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import mmap
 import runpy
 import shlex
 import sys
@@ -27,7 +28,6 @@ from torch_loom.errors import ExtensionError, VersionMismatchError
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = _PACKAGE / torch_version.EXTENSIONS
 NAME = "torch_loom._C"
-_BLOCK = 1 << 20
 
 
 def check(torch: ModuleType) -> Path:
@@ -177,8 +177,6 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _checksum(file: Path) -> int:
-    checksum = 0
-    with file.open("rb") as opened:
-        while block := opened.read(_BLOCK):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
+    # Mapped, since reading would copy it, which takes longer than the sum.
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return zlib.crc32(content)

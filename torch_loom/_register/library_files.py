@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import sysconfig
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ def prefixes() -> list[tuple[str, bool]]:
 
     Packages that are installed are the program's: a user may well want to know that such a package waits.
     """
-    standard = Path(sysconfig.get_path("stdlib"))
+    standard = Path(os.__file__).parent
     # Its launches are the program's, whose lines are where they are called.
     triton = getattr(sys.modules.get("triton"), "__file__", None)
     folders = {

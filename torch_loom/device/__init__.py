@@ -15,8 +15,7 @@ if "torch" not in _sys.modules:
 
 from torch_loom import late as _late
 from torch_loom.config import configure
-from torch_loom.cuda.names import gds, green_contexts, sparse, tunable
-from torch_loom.cuda.names import gpu_trace as _gpu_trace
+from torch_loom.cuda.names import green_contexts
 from torch_loom.cuda.names import legacy_types as _legacy_types
 from torch_loom.cuda.names import top_level as _top_level
 from torch_loom.cuda.names.legacy_types import *
@@ -73,6 +72,10 @@ from torch_loom.device.streams import _set_stream_by_id
 from torch_loom.device.telemetry import *
 
 # Most programs use none of these.
+gds = _late.lazily("torch_loom.cuda.names.gds")
+sparse = _late.lazily("torch_loom.cuda.names.sparse")
+tunable = _late.lazily("torch_loom.cuda.names.tunable")
+_gpu_trace = _late.lazily("torch_loom.cuda.names.gpu_trace")
 jiterator = _late.lazily("torch_loom.device.jiterator")
 plan = _late.lazily("torch_loom.device.plan")
 _memory_viz = _late.lazily("torch_loom.device.memory.viz")

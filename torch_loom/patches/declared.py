@@ -5,15 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch_loom import config
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A row of docs/upstream.md.
 
     Attributes:
@@ -31,8 +29,7 @@ class Change:
     until: str = ""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What a patch replaces in one place.
 
     Attributes:
@@ -46,8 +43,7 @@ class Place:
     device: str
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(NamedTuple):
     """A replacement that stays as long as the process runs."""
 
     change: Change
@@ -118,8 +114,7 @@ def _reason(function: Callable[..., Any]) -> str:
     return " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
 
 
-@dataclass(frozen=True)
-class Purpose:
+class Purpose(NamedTuple):
     """Names that are replaced for one purpose, by the layer that knows what takes their places."""
 
     change: Change

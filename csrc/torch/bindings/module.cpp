@@ -11,6 +11,7 @@
 #include "torch/bindings/memory_bindings.h"
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
+#include "torch/core/registration.h"
 #include "torch/core/torch_version.h"
 #include "torch/cuda/alerts.h"
 #include "torch/dispatch/device_assert.h"
@@ -68,6 +69,7 @@ void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string&
   host_memory::set_limit(host_memory_bytes);
   current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
+  register_fallbacks();
   prepare_memory();
   install_engine_allocator();
   fallback::set_refuses(refuse_fallbacks);

@@ -1,11 +1,13 @@
 #include "torch/core/registration.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace loom::glue {
 
@@ -33,6 +35,16 @@ std::map<std::pair<c10::DispatchKey, std::string>, torch::Library>& libraries() 
   return *all;
 }
 
+std::vector<c10::RegistrationHandleRAII>& kernels() {
+  static auto* const all = new std::vector<c10::RegistrationHandleRAII>;
+  return *all;
+}
+
+std::vector<std::pair<c10::DispatchKey, c10::KernelFunction>>& fallbacks() {
+  static auto* const awaited = new std::vector<std::pair<c10::DispatchKey, c10::KernelFunction>>;
+  return *awaited;
+}
+
 }  // namespace
 
 c10::DispatchKey autocast_key() {
@@ -48,6 +60,21 @@ torch::Library& library(c10::DispatchKey key, const char* name_space) {
   return libraries().emplace(place, std::move(made)).first->second;
 }
 
+void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFunction kernel) {
+  kernels().push_back(
+      c10::Dispatcher::singleton().registerImpl(op, key, std::move(kernel), std::nullopt, nullptr, __FILE__));
+}
+
+void fall_back_at_first_use(c10::DispatchKey key, c10::KernelFunction kernel) {
+  fallbacks().emplace_back(key, std::move(kernel));
+}
+
+void register_fallbacks() {
+  for (auto& [key, kernel] : std::exchange(fallbacks(), {})) {
+    kernels().push_back(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), __FILE__));
+  }
+}
+
 void register_device(const std::string& name, c10::ArrayRef<Registration> registrations,
                      Registration put_back) {
   choose_type(name);
@@ -55,6 +82,8 @@ void register_device(const std::string& name, c10::ArrayRef<Registration> regist
     for (const Registration registration : registrations) registration();
   } catch (...) {
     libraries().clear();
+    kernels().clear();
+    fallbacks().clear();
     put_back();
     throw;
   }

@@ -2,6 +2,8 @@
 // Nothing registers in static initialisers.
 #pragma once
 
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/operator_name.h>
 #include <c10/util/ArrayRef.h>
 #include <torch/library.h>
 
@@ -24,5 +26,14 @@ void register_device(const std::string& name, c10::ArrayRef<Registration> regist
 // Where kernels are registered under a key; lives as long as the process, since destroying a library takes
 // its kernels away. `name_space` "_" is that of fallbacks.
 torch::Library& library(c10::DispatchKey key, const char* name_space = "aten");
+
+// A kernel of an op whose name is known in parts: a library would parse it out of text, a quarter of the time
+// that the registration takes.
+void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFunction kernel);
+
+// What runs under a key where an op has no kernel for it. PyTorch then works out the entry of every op, so
+// that it is done when a device is first used: before, there is no tensor of these keys.
+void fall_back_at_first_use(c10::DispatchKey key, c10::KernelFunction kernel);
+void register_fallbacks();
 
 }  // namespace loom::glue

@@ -67,11 +67,11 @@ void register_nested() {
   if (device_type() == c10::DeviceType::CUDA) {
     at::native::nested_dense_elementwise_stub.set_cuda_dispatch_ptr(&combine_with_rows);
   }
-  library(nested_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  fall_back_at_first_use(nested_key(), c10::KernelFunction::makeFromBoxedFunction<&refuse>());
   Registrar(nested_key(), [](std::string_view op) {
     return has_name(kLent, op)
-               ? torch::CppFunction::makeFromBoxedFunction<&run_boxed>()
-               : torch::CppFunction::makeFromBoxedFunction<&run_as_engine<kEngineNestedOps>>();
+               ? c10::KernelFunction::makeFromBoxedFunction<&run_boxed>()
+               : c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineNestedOps>>();
   }).implement_all(kEngineNestedOps);
 }
 

@@ -134,7 +134,7 @@ Tensor& copy_quantized(Tensor& self, const Tensor& source, bool non_blocking) {
 }  // namespace
 
 void register_quantized() {
-  library(quantized_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed_by_keys>());
+  fall_back_at_first_use(quantized_key(), c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>());
   torch::Library& m = library(quantized_key());
   for (const char* name : kQuantizing) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&quantize>());
@@ -146,8 +146,8 @@ void register_quantized() {
   m.impl("_empty_per_channel_affine_quantized", empty_per_channel);
   Registrar(quantized_key(), [](std::string_view op) {
     return has_name(kOfMetadata, op)
-               ? torch::CppFunction::makeFromBoxedFunction<&run_as_engine<kEngineQuantizedOps>>()
-               : torch::CppFunction::makeFromBoxedFunction<&run_boxed_by_keys>();
+               ? c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineQuantizedOps>>()
+               : c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>();
   }).implement_all(kEngineQuantizedOps);
 }
 

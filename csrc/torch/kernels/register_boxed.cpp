@@ -24,8 +24,8 @@ constexpr std::pair<const char*, const char*> kWholeOps[] = {
 #include "torch/generated/whole_ops.inc"
 };
 
-torch::CppFunction boxed(std::string_view /*op*/) {
-  return torch::CppFunction::makeFromBoxedFunction<&run_boxed>();
+c10::KernelFunction boxed(std::string_view /*op*/) {
+  return c10::KernelFunction::makeFromBoxedFunction<&run_boxed>();
 }
 
 }  // namespace
@@ -43,9 +43,8 @@ void register_boxed() {
   sparse.implement_all(kEngineSparseOps);
   sparse_csr.implement_all(kEngineSparseCsrOps);
   // Ops that come later, from other libraries.
-  for (const auto key : {own_key(), sparse_key(), sparse_csr_key()}) {
-    library(key, "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
-  }
+  library(own_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
+  for (const auto key : {sparse_key(), sparse_csr_key()}) fall_back_at_first_use(key, boxed({}));
 }
 
 }  // namespace loom::glue

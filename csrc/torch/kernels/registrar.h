@@ -22,15 +22,15 @@ void run_as_engine(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 // of an op by its name with the overload, as "aten::sum.dim_IntList".
 class Registrar {
  public:
-  using Choose = torch::CppFunction (*)(std::string_view op);
+  using Choose = c10::KernelFunction (*)(std::string_view op);
 
-  Registrar(c10::DispatchKey own, Choose choose) : own_(own), choose_(choose), library_(library(own)) {}
+  Registrar(c10::DispatchKey own, Choose choose) : own_(own), choose_(choose) {}
 
   void implement(const c10::OperatorName& op) {
     const auto handle = c10::Dispatcher::singleton().findOp(op);
     if (!handle.has_value() || op.getNamespace() != "aten" || handle->hasKernelForDispatchKey(own_)) return;
     const std::string name = op.overload_name.empty() ? op.name : op.name + "." + op.overload_name;
-    library_.impl(name.c_str(), choose_(name));
+    glue::implement(op, own_, choose_(name));
   }
 
   // All that the engine has kernels for under its own key.
@@ -41,7 +41,6 @@ class Registrar {
  private:
   const c10::DispatchKey own_;
   const Choose choose_;
-  torch::Library& library_;
 };
 
 // Whether a list of names has one.
