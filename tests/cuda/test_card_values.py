@@ -49,3 +49,7 @@ def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None
     wanted = measured("card_random_values.json")
     assert found.keys() == wanted.keys()
     assert {name for name, digest in found.items() if digest != wanted[name]} == set()
+
+
+def test_outs_views_and_shapes_are_those_of_other_devices(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "outs_and_views.py", {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"})

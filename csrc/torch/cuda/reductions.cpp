@@ -1,5 +1,7 @@
 #include "torch/cuda/reductions.h"
 
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/stack.h>
@@ -12,7 +14,6 @@
 #include <functional>
 #include <optional>
 
-#include "runtime/chip.h"
 #include "torch/core/device.h"
 
 namespace loom::glue {
@@ -196,30 +197,30 @@ void combine_threads(const Threads& threads, std::vector<T>& values, int64_t wid
   std::copy_n(last.begin(), width, values.begin());
 }
 
-// Adds up the elements of one result, which lie together. `shift`: how many elements the first one lies
-// behind an address of vectors.
-template <typename T, typename Combine>
-T reduce_row(const Threads& threads, const T* elements, int64_t count, int64_t shift, T identity,
+// Adds up the elements of one result, which lie together, as numbers of T. `shift`: how many elements the
+// first one lies behind an address of vectors.
+template <typename T, typename Element, typename Combine>
+T reduce_row(const Threads& threads, const Element* elements, int64_t count, int64_t shift, T identity,
              const Combine& combine) {
   const int64_t all = threads.all(), vector = threads.vector;
   const int64_t own = vector == 1 ? kUnroll : vector, period = own * all;  // sums of a thread
   std::vector<T> sums(static_cast<size_t>(period), identity);
   if (vector > 1 && shift > 0) {
     for (int64_t i = shift; i < vector; ++i)
-      sums[static_cast<size_t>(i * vector)] = combine(identity, elements[i - shift]);
+      sums[static_cast<size_t>(i * vector)] = combine(identity, static_cast<T>(elements[i - shift]));
     elements += vector - shift;
     count -= vector - shift;
   }
   const int64_t tail = vector == 1 ? 0 : count % vector;
   for (int64_t at = 0; at < count - tail; at += period) {
-    const T* const from = elements + at;
+    const Element* const from = elements + at;
     const int64_t size = std::min(period, count - tail - at);
     for (int64_t i = 0; i < size; ++i)
-      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], from[i]);
+      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], static_cast<T>(from[i]));
   }
   for (int64_t i = 0; i < tail; ++i) {
     T& sum = sums[static_cast<size_t>(i * vector)];
-    sum = combine(sum, elements[count - tail + i]);
+    sum = combine(sum, static_cast<T>(elements[count - tail + i]));
   }
   // They lie together where loads are vectors, else as many apart as there are threads.
   const int64_t step = vector == 1 ? 1 : own, apart = vector == 1 ? all : 1;
@@ -234,15 +235,15 @@ T reduce_row(const Threads& threads, const T* elements, int64_t count, int64_t s
 }
 
 // Adds up some results side by side: element i of result j lies at elements[i * stride + j].
-template <typename T, typename Combine>
-void reduce_columns(const Threads& threads, const T* elements, int64_t count, int64_t stride, int64_t width,
-                    T identity, const Combine& combine, T* results) {
+template <typename T, typename Element, typename Combine>
+void reduce_columns(const Threads& threads, const Element* elements, int64_t count, int64_t stride,
+                    int64_t width, T identity, const Combine& combine, T* results) {
   const int64_t all = threads.all();
   std::vector<T> sums(static_cast<size_t>(kUnroll * all * width), identity);
   for (int64_t i = 0; i < count; ++i) {
     T* const own = sums.data() + i % (kUnroll * all) * width;
-    const T* const from = elements + i * stride;
-    for (int64_t j = 0; j < width; ++j) own[j] = combine(own[j], from[j]);
+    const Element* const from = elements + i * stride;
+    for (int64_t j = 0; j < width; ++j) own[j] = combine(own[j], static_cast<T>(from[j]));
   }
   for (int64_t unrolled = 1; unrolled < kUnroll; ++unrolled) {
     const T* const from = sums.data() + unrolled * all * width;
@@ -263,16 +264,16 @@ int64_t offset_of(const std::vector<Dim>& dims, int64_t index) {
   return offset;
 }
 
-template <typename T, typename Combine>
-void reduce(const Shape& shape, const Threads& threads, const T* elements, int64_t first_element, T identity,
-            const Combine& combine, T* results) {
+template <typename T, typename Element, typename Combine>
+void reduce(const Shape& shape, const Threads& threads, const Element* elements, int64_t first_element,
+            T identity, const Combine& combine, T* results) {
   const bool has_columns = !threads.is_inner && shape.kept[0].stride == 1 && shape.reduced.size() == 1;
   const int64_t columns = has_columns ? shape.kept[0].size : 1;
   const int64_t pieces = divided_up(columns, kColumns), rows = shape.results / columns;
   const int64_t grain =
       std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, shape.count * std::min(columns, kColumns)));
   at::parallel_for(0, rows * pieces, grain, [&](int64_t begin, int64_t end) {
-    std::vector<T> gathered;
+    std::vector<Element> gathered;
     for (int64_t at = begin; at < end; ++at) {
       const int64_t first = at / pieces * columns + at % pieces * kColumns;
       const int64_t offset = offset_of(shape.kept, first);
@@ -282,7 +283,7 @@ void reduce(const Shape& shape, const Threads& threads, const T* elements, int64
                        combine, results + first);
         continue;
       }
-      const T* own = elements + offset;
+      const Element* own = elements + offset;
       if (shape.reduced.size() > 1 || shape.reduced[0].stride != 1) {
         gathered.resize(static_cast<size_t>(shape.count));
         for (int64_t i = 0; i < shape.count; ++i)
@@ -295,25 +296,10 @@ void reduce(const Shape& shape, const Threads& threads, const T* elements, int64
   });
 }
 
-// The cores of the card whose order it is; null where the chip is none of NVIDIA's.
-const runtime::RandomGrid* cores() {
-  const runtime::RandomGrid& grid = devices().device(runtime::current_device()).chip().random_grid;
-  return grid.is_nvidia && grid.is_given() ? &grid : nullptr;
-}
-
 bool is_narrow(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-bool is_summed(c10::ScalarType type) { return type == at::kFloat || type == at::kDouble || is_narrow(type); }
-
-// In float32, laid out as before.
-Tensor widened(const Tensor& narrow) {
-  int64_t extent = 1;
-  for (int64_t dim = 0; dim < narrow.dim(); ++dim) extent += (narrow.size(dim) - 1) * narrow.stride(dim);
-  const Tensor elements = narrow.as_strided({extent}, {1}).to(at::kFloat);
-  return elements.as_strided(narrow.sizes(), narrow.strides());
-}
 
 struct Call {
-  Tensor self;  // in the dtype that is added
+  Tensor self;  // in the dtype that is added; of 16 bits, whose numbers are added in float32
   std::vector<bool> is_reduced;
   bool keeps = false;
   c10::ScalarType dtype = at::kFloat;
@@ -326,10 +312,9 @@ std::optional<Call> call_of(Arguments arguments, int64_t narrow_vector) {
   Call call;
   const Tensor& self = arguments[0].toTensor();
   const bool has_dims = arguments.size() >= 4;
-  const c10::IValue& dtype = arguments[has_dims ? 3 : 1];
   if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(self.scalar_type())) return std::nullopt;
   if (self.numel() == 0 || self.numel() >= kMostElements) return std::nullopt;
-  call.dtype = dtype.isInt() ? dtype.toScalarType() : self.scalar_type();
+  call.dtype = dtype_of_sum(arguments, has_dims ? 3 : 1);
   if (!is_summed(call.dtype)) return std::nullopt;
   call.is_reduced.assign(static_cast<size_t>(self.dim()), true);
   if (has_dims) {
@@ -343,18 +328,17 @@ std::optional<Call> call_of(Arguments arguments, int64_t narrow_vector) {
     }
   }
   const bool widens = is_narrow(self.scalar_type()) && call.dtype == at::kFloat;
-  const Tensor operand = widens || self.scalar_type() == call.dtype ? self : self.to(call.dtype);
-  call.vector = operand.element_size() <= 2 ? narrow_vector : kVector;
-  const auto address = reinterpret_cast<uintptr_t>(operand.const_data_ptr());
-  call.first_element = static_cast<int64_t>(address / operand.element_size() % kNarrowVector);
-  call.self = is_narrow(operand.scalar_type()) ? widened(operand) : operand;
+  call.self = widens ? self : self.to(call.dtype);
+  call.vector = is_narrow(call.self.scalar_type()) ? narrow_vector : kVector;
+  const auto address = reinterpret_cast<uintptr_t>(call.self.const_data_ptr());
+  call.first_element = static_cast<int64_t>(address / call.self.element_size() % kNarrowVector);
   return call;
 }
 
 template <typename Combine>
 Tensors reduced(Arguments arguments, double identity, const Combine& combine, bool is_mean = false,
                 int64_t narrow_vector = kNarrowVector) {
-  const runtime::RandomGrid* const grid = cores();
+  const runtime::RandomGrid* const grid = adding_grid();
   if (grid == nullptr) return {};
   const std::optional<Call> call = call_of(arguments, narrow_vector);
   if (!call) return {};
@@ -369,95 +353,30 @@ Tensors reduced(Arguments arguments, double identity, const Combine& combine, bo
     }
   }
   const Threads threads = threads_of(shape, call->first_element, call->vector, *grid);
-  Tensor result = at::empty(sizes, call->self.options());
-  const auto run = [&](auto type) {
-    using T = decltype(type);
+  Tensor result;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, call->self.scalar_type(), "sum_cuda", [&] {
+    using T = at::opmath_type<scalar_t>;
+    result = at::empty(sizes, call->self.options().dtype(c10::CppTypeToScalarType<T>::value));
     T* const results = result.mutable_data_ptr<T>();
-    reduce(shape, threads, call->self.const_data_ptr<T>(), call->first_element, static_cast<T>(identity),
-           combine, results);
+    reduce(shape, threads, call->self.const_data_ptr<scalar_t>(), call->first_element,
+           static_cast<T>(identity), combine, results);
     const T share = static_cast<T>(shape.results) / static_cast<T>(shape.results * shape.count);
     if (is_mean) std::for_each_n(results, shape.results, [&](T& value) { value *= share; });
-  };
-  call->self.scalar_type() == at::kDouble ? run(double{}) : run(float{});
+  });
   return {result.to(call->dtype)};
 }
 
-// A running sum along the innermost dimension: each step takes twice as many elements as there are threads,
-// and sums them by Sklansky's network. Rounds after each addition.
-template <typename T, typename Combine>
-void scan_row(const T* from, T* to, int64_t count, int64_t log_threads, T identity, const Combine& combine) {
-  const int64_t threads = int64_t{1} << log_threads, step = 2 * threads;
-  std::vector<T> row(static_cast<size_t>(step));
-  T total = identity;
-  for (int64_t start = 0; start < count; start += step) {
-    const int64_t size = std::min(step, count - start);
-    std::fill(std::copy_n(from + start, size, row.begin()), row.end(), identity);
-    row[0] = combine(row[0], total);
-    for (int64_t level = 0; level <= log_threads; ++level) {
-      const int64_t half = int64_t{1} << level;
-      for (int64_t first = half; first < std::min(step, size + half); first += 2 * half) {
-        for (int64_t i = first; i < first + half; ++i)
-          row[static_cast<size_t>(i)] =
-              combine(row[static_cast<size_t>(i)], row[static_cast<size_t>(first - 1)]);
-      }
-    }
-    std::copy_n(row.begin(), size, to + start);
-    total = row.back();
-  }
-}
-
-int64_t log2_up(int64_t number) { return std::bit_width(static_cast<uint64_t>(number - 1)); }
-
-template <typename T, typename Combine>
-Tensor scanned(const Tensor& self, int64_t dim, T identity, const Combine& combine) {
-  Tensor result = at::empty(self.sizes(), self.options());
-  const int64_t count = self.size(dim);
-  const T* const from = self.const_data_ptr<T>();
-  T* const to = result.mutable_data_ptr<T>();
-  if (dim == self.dim() - 1) {
-    const int64_t rows = self.numel() / count;
-    const int64_t log_threads = std::clamp<int64_t>((9 + log2_up(count) - log2_up(rows)) / 2, 4, 9);
-    at::parallel_for(0, rows, std::max<int64_t>(1, (1 << 14) / count), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row)
-        scan_row(from + row * count, to + row * count, count, log_threads, identity, combine);
-    });
-    return result;
-  }
-  // One thread goes along a column.
-  const int64_t columns = self.stride(dim), outer = self.numel() / (count * columns);
-  for (int64_t block = 0; block < outer; ++block) {
-    const int64_t start = block * count * columns;
-    for (int64_t i = 0; i < columns; ++i) to[start + i] = combine(identity, from[start + i]);
-    for (int64_t i = start + columns; i < start + count * columns; ++i)
-      to[i] = combine(to[i - columns], from[i]);
-  }
-  return result;
-}
-
-// (self, dim, dtype), and an out.
-template <typename Combine>
-Tensors scanned_in_order(Arguments arguments, double identity, const Combine& combine) {
-  const Tensor& self = arguments[0].toTensor();
-  const c10::ScalarType dtype = arguments[2].isInt() ? arguments[2].toScalarType() : self.scalar_type();
-  if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(dtype) || self.numel() == 0) return {};
-  if (cores() == nullptr || self.is_complex() || self.dim() == 0) return {};
-  const int64_t dim = c10::maybe_wrap_dim(arguments[1].toInt(), self.dim());
-  // One row alone is scanned by another kernel, whose order depends on which blocks are first.
-  if (self.numel() == self.size(dim)) return {};
-  const Tensor operand = self.to(dtype).contiguous();
-  switch (dtype) {
-    case at::kDouble:
-      return {scanned<double>(operand, dim, identity, combine)};
-    case at::kHalf:
-      return {scanned<at::Half>(operand, dim, static_cast<at::Half>(identity), combine)};
-    case at::kBFloat16:
-      return {scanned<at::BFloat16>(operand, dim, static_cast<at::BFloat16>(identity), combine)};
-    default:
-      return {scanned<float>(operand, dim, static_cast<float>(identity), combine)};
-  }
-}
-
 }  // namespace
+
+const runtime::RandomGrid* adding_grid() {
+  const runtime::RandomGrid& grid = devices().device(runtime::current_device()).chip().random_grid;
+  return grid.is_nvidia && grid.is_given() ? &grid : nullptr;
+}
+bool is_summed(c10::ScalarType type) { return type == at::kFloat || type == at::kDouble || is_narrow(type); }
+c10::ScalarType dtype_of_sum(Arguments arguments, size_t place) {
+  if (arguments[place].isInt()) return arguments[place].toScalarType();
+  return arguments[place + 1 < arguments.size() ? place + 1 : 0].toTensor().scalar_type();
+}
 
 Tensors sum_of_numbers_in_order(Arguments arguments) {
   const Tensor& self = arguments[0].toTensor();
@@ -472,10 +391,6 @@ Tensors mean_in_order(Arguments arguments) {
 }
 Tensors product_in_order(Arguments arguments) {
   return reduced(arguments, 1.0, std::multiplies<>(), /*is_mean=*/false, kVector);
-}
-Tensors running_sum_in_order(Arguments arguments) { return scanned_in_order(arguments, 0.0, std::plus<>()); }
-Tensors running_product_in_order(Arguments arguments) {
-  return scanned_in_order(arguments, 1.0, std::multiplies<>());
 }
 
 }  // namespace loom::glue

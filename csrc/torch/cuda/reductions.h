@@ -1,10 +1,10 @@
 // Sums in the order in which CUDA's kernels add, so that they round as there.
 //
 // Source: PyTorch's public kernels (aten/src/ATen/native/cuda: Reduce.cuh, ReduceSumProdKernel.cu,
-// ReduceMomentKernel.cu, ScanUtils.cuh); compared with an H200 and an H100, bit for bit
-// (tests/cuda/test_card_values.py).
+// ReduceMomentKernel.cu); compared with an H200 and an H100, bit for bit (tests/cuda/test_card_values.py).
 #pragma once
 
+#include "runtime/chip.h"
 #include "torch/engine/own_kernels.h"
 
 namespace loom::glue {
@@ -13,7 +13,13 @@ std::vector<at::Tensor> sum_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> sum_of_numbers_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> mean_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> product_in_order(c10::ArrayRef<c10::IValue> arguments);
-std::vector<at::Tensor> running_sum_in_order(c10::ArrayRef<c10::IValue> arguments);
-std::vector<at::Tensor> running_product_in_order(c10::ArrayRef<c10::IValue> arguments);
+
+// The cores of the card whose order it is; null where the chip is none of NVIDIA's.
+const runtime::RandomGrid* adding_grid();
+// Whether sums of this dtype depend on their order.
+bool is_summed(c10::ScalarType type);
+// The dtype that is added: that at `place` of the arguments, else of the `out` behind it, else of the
+// operand.
+c10::ScalarType dtype_of_sum(c10::ArrayRef<c10::IValue> arguments, size_t place);
 
 }  // namespace loom::glue

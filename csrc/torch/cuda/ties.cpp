@@ -113,8 +113,10 @@ Tensors sort_slices(Arguments arguments) {
   AT_DISPATCH_V2(self.scalar_type(), "sort_cuda", AT_WRAP([&] {
                    auto* const keys = slices.values.mutable_data_ptr<scalar_t>();
                    auto* const places = slices.places.mutable_data_ptr<int64_t>();
-                   for (int64_t row = 0; row < slices.count(); ++row)
-                     sort_small(keys + row * size, places + row * size, size, descending);
+                   at::parallel_for(0, slices.count(), 1 << 10, [&](int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row)
+                       sort_small(keys + row * size, places + row * size, size, descending);
+                   });
                  }),
                  AT_EXPAND(AT_ALL_TYPES), at::kBool, at::kHalf, at::kBFloat16,
                  AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
@@ -171,42 +173,53 @@ namespace {
 constexpr int64_t kHalfOfWarp = 16, kThreadsOfWarp = 32;
 constexpr int64_t kSharedMode = 2048;  // the longest slice whose mode one block finds
 
-// Sets each place of a result to one of those where its value lies: `choose` is given these, in order.
+// The first place in this range that has the value; `end`: none.
+template <typename HasValue>
+int64_t first_place(int64_t begin, int64_t end, const HasValue& has_value) {
+  while (begin < end && !has_value(begin)) ++begin;
+  return std::min(begin, end);
+}
+
+// Sets each place of a result to one of those where its value lies, which `choose` finds in a slice of a
+// size; leaves it where that finds none.
 template <typename Choose>
 void choose_places(const Tensor& self, int64_t dim, bool keeps, const Tensor& values, const Tensor& places,
                    const Choose& choose) {
-  const Slices slices(self, dim, 1);
-  const Tensor chosen = keeps ? places : places.unsqueeze(slices.dim);
-  const Tensor in_order = chosen.movedim(slices.dim, -1).contiguous();
-  const Tensor wanted = (keeps ? values : values.unsqueeze(slices.dim)).movedim(slices.dim, -1).contiguous();
-  const int64_t size = slices.size();
+  const int64_t wrapped = c10::maybe_wrap_dim(dim, self.dim());
+  const auto innermost = [&](const Tensor& result) {
+    return (keeps ? result : result.unsqueeze(wrapped)).movedim(wrapped, -1);
+  };
+  const Tensor chosen = innermost(places), in_order = chosen.contiguous();
+  const Tensor wanted = innermost(values).contiguous(), slices = self.movedim(wrapped, -1).contiguous();
+  const int64_t size = slices.size(-1);
   AT_DISPATCH_V2(self.scalar_type(), "places_cuda", AT_WRAP([&] {
-                   const auto* const rows = slices.rows.const_data_ptr<scalar_t>();
+                   const auto* const rows = slices.const_data_ptr<scalar_t>();
                    const auto* const of_rows = wanted.const_data_ptr<scalar_t>();
                    auto* const found = in_order.mutable_data_ptr<int64_t>();
-                   at::parallel_for(0, slices.count(), 1 + (1 << 14) / size, [&](int64_t begin, int64_t end) {
-                     std::vector<int64_t> equal;
+                   const int64_t count = in_order.numel();
+                   at::parallel_for(0, count, 1 + (1 << 14) / size, [&](int64_t begin, int64_t end) {
                      for (int64_t row = begin; row < end; ++row) {
-                       equal.clear();
                        const scalar_t* const own = rows + row * size;
-                       for (int64_t i = 0; i < size; ++i) {
-                         if (!is_larger(own[i], of_rows[row]) && !is_larger(of_rows[row], own[i]))
-                           equal.push_back(i);
-                       }
-                       if (!equal.empty()) found[row] = choose(equal);
+                       const scalar_t value = of_rows[row];
+                       const int64_t place = choose(size, [&](int64_t i) {
+                         return !is_larger(own[i], value) && !is_larger(value, own[i]);
+                       });
+                       if (place >= 0 && place < size) found[row] = place;
                      }
                    });
                  }),
                  AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
-  chosen.copy_(in_order.movedim(-1, slices.dim));
+  if (!chosen.is_same(in_order)) chosen.copy_(in_order);
 }
 
 // Threads of a warp write at once, those of its second half last; of each half the first is left. Which of
 // several warps is the last is a matter of chance on a card: here it is the first that has one.
-int64_t left_by_warps(const std::vector<int64_t>& places) {
-  const int64_t warp = places.front() / kThreadsOfWarp * kThreadsOfWarp;
-  const auto second_half = std::lower_bound(places.begin(), places.end(), warp + kHalfOfWarp);
-  return second_half != places.end() && *second_half < warp + kThreadsOfWarp ? *second_half : places.front();
+template <typename HasValue>
+int64_t left_by_warps(int64_t size, const HasValue& has_value) {
+  const int64_t first = first_place(0, size, has_value);
+  const int64_t warp = first / kThreadsOfWarp * kThreadsOfWarp, end = std::min(size, warp + kThreadsOfWarp);
+  const int64_t in_second_half = first_place(warp + kHalfOfWarp, end, has_value);
+  return in_second_half < end ? in_second_half : first;
 }
 
 bool has_places(const Tensor& self, const c10::IValue& dim) {
@@ -236,7 +249,7 @@ Tensors kth_of_slices(Arguments arguments) {
   const int64_t dim = arguments[2].toInt();
   auto [values, places] = at::kthvalue(self, arguments[1].toInt(), dim, arguments[3].toBool());
   choose_places(self, dim, arguments[3].toBool(), values, places,
-                [](const std::vector<int64_t>& equal) { return equal.front(); });
+                [](int64_t size, const auto& has_value) { return first_place(0, size, has_value); });
   return {values, places};
 }
 
@@ -248,7 +261,8 @@ Tensors median_of_slices(Arguments arguments) {
   const int64_t dim = arguments[1].toInt();
   const bool keeps = arguments[2].toBool();
   auto [values, places] = kSkipsNan ? at::nanmedian(self, dim, keeps) : at::median(self, dim, keeps);
-  choose_places(self, dim, keeps, values, places, left_by_warps);
+  choose_places(self, dim, keeps, values, places,
+                [](int64_t size, const auto& has_value) { return left_by_warps(size, has_value); });
   return {values, places};
 }
 template Tensors median_of_slices<false>(Arguments arguments);
@@ -283,8 +297,12 @@ Tensors mode_of_slices(Arguments arguments) {
                  }),
                  AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
   Tensor values = slices.values.movedim(-1, slices.dim), places = slices.places.movedim(-1, slices.dim);
-  choose_places(self, dim, /*keeps=*/true, values, places,
-                [&](const std::vector<int64_t>& equal) { return is_shared ? equal.back() : equal.front(); });
+  choose_places(self, dim, /*keeps=*/true, values, places, [&](int64_t length, const auto& has_value) {
+    if (!is_shared) return first_place(0, length, has_value);
+    while (--length >= 0 && !has_value(length)) {
+    }
+    return length;
+  });
   if (keeps) return {values, places};
   return {values.squeeze(slices.dim), places.squeeze(slices.dim)};
 }

@@ -29,6 +29,7 @@
 
 #include "torch/core/device.h"
 #include "torch/cuda/reductions.h"
+#include "torch/cuda/scans.h"
 #include "torch/cuda/ties.h"
 
 namespace loom::glue {
@@ -72,29 +73,6 @@ Tensors choose_in_result_dtype(Arguments arguments) {
   if (out.is_meta() || !is_integer(self) || !is_integer(other) || !is_integer(out)) return {};
   if (at::native::result_type({self, other}) == out.scalar_type()) return {};
   return {compute(self.to(out.scalar_type()), other.to(out.scalar_type()))};
-}
-
-// linspace(start, end, steps, out): the step is a float32, and the upper half is counted down from the end.
-Tensors linspace_of_integers(Arguments arguments) {
-  if (arguments.size() != 4 || !arguments[0].isScalar() || !arguments[1].isScalar() ||
-      !arguments[3].isTensor())
-    return {};
-  const Tensor& out = arguments[3].toTensor();
-  const int64_t steps = arguments[2].toInt();
-  if (out.is_meta() || !is_integer(out) || steps < 2) return {};
-  Tensor result = at::empty({steps}, out.options());
-  AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "linspace_cuda", [&] {
-    const auto start = arguments[0].toScalar().to<scalar_t>(), end = arguments[1].toScalar().to<scalar_t>();
-    const float first = static_cast<float>(start), last = static_cast<float>(end);
-    const float step = (last - first) / static_cast<float>(steps - 1);
-    auto* const values = result.mutable_data_ptr<scalar_t>();
-    for (int64_t i = 0; i < steps; ++i) {
-      values[i] =
-          static_cast<scalar_t>(i < steps / 2 ? std::fma(step, static_cast<float>(i), first)
-                                              : std::fma(-step, static_cast<float>(steps - i - 1), last));
-    }
-  });
-  return {result};
 }
 
 // What a division by zero gives: all bits of the quotient and of the remainder are set, of 64 those of the
@@ -152,7 +130,9 @@ Tensors divide_whole(Arguments arguments) {
 Tensors divide(Arguments arguments) {
   Tensors result = divide_by_number(arguments);
   if (!result.empty() || arguments.size() < 3 || !arguments[2].isString()) return result;
-  return divide_whole(arguments, arguments[2].toStringView() == "floor" ? Part::kFloored : Part::kTruncated);
+  const std::string_view mode = arguments[2].toStringView();
+  if (mode != "floor" && mode != "trunc") return {};  // the engine says what is wrong
+  return divide_whole(arguments, mode == "floor" ? Part::kFloored : Part::kTruncated);
 }
 
 // (start, end, step, out): each number is computed on its own, with one rounding.
@@ -198,6 +178,29 @@ To converted(From from) {
   return converted_wide<std::conditional_t<sizeof(To) == 8, int64_t, int32_t>>(from);
 }
 
+// linspace(start, end, steps, out): the step is a float32, and the upper half is counted down from the end.
+Tensors linspace_of_integers(Arguments arguments) {
+  if (arguments.size() != 4 || !arguments[0].isScalar() || !arguments[1].isScalar() ||
+      !arguments[3].isTensor())
+    return {};
+  const Tensor& out = arguments[3].toTensor();
+  const int64_t steps = arguments[2].toInt();
+  if (out.is_meta() || !is_integer(out) || steps < 2) return {};
+  Tensor result = at::empty({steps}, out.options());
+  AT_DISPATCH_INTEGRAL_TYPES(out.scalar_type(), "linspace_cuda", [&] {
+    const auto start = arguments[0].toScalar().to<scalar_t>(), end = arguments[1].toScalar().to<scalar_t>();
+    const float first = static_cast<float>(start), last = static_cast<float>(end);
+    const float step = (last - first) / static_cast<float>(steps - 1);
+    auto* const values = result.mutable_data_ptr<scalar_t>();
+    for (int64_t i = 0; i < steps; ++i) {
+      values[i] =
+          converted<scalar_t>(i < steps / 2 ? std::fma(step, static_cast<float>(i), first)
+                                            : std::fma(-step, static_cast<float>(steps - i - 1), last));
+    }
+  });
+  return {result};
+}
+
 template <typename To>
 void convert(const Tensor& from, const Tensor& to) {
   const int64_t count = from.numel();
@@ -222,6 +225,14 @@ Tensors copy_converting(Arguments arguments) {
   return {self};
 }
 
+// The engine refuses to be given another dtype.
+template <OwnKernel kScan>
+Tensors scan_in_place(Arguments arguments) {
+  const c10::IValue& dtype = arguments[2];
+  if (dtype.isInt() && dtype.toScalarType() != arguments[0].toTensor().scalar_type()) return {};
+  return kScan(arguments);
+}
+
 struct Row {
   std::string_view name;
   OwnKernel kernel;
@@ -230,9 +241,9 @@ constexpr Row kRows[] = {
     {"aten::arange", range_of_numbers},
     {"aten::copy_", copy_converting},
     {"aten::cumprod", running_product_in_order},
-    {"aten::cumprod_", running_product_in_order},
+    {"aten::cumprod_", scan_in_place<running_product_in_order>},
     {"aten::cumsum", running_sum_in_order},
-    {"aten::cumsum_", running_sum_in_order},
+    {"aten::cumsum_", scan_in_place<running_sum_in_order>},
     {"aten::div", divide},
     {"aten::div_", divide},
     {"aten::floor_divide", divide_whole<Part::kFloored>},

@@ -100,8 +100,13 @@ void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::T
   const auto& formal = op.handle.schema().arguments();
   std::vector<at::Tensor> outs;
   for (size_t i = 0; i < formal.size(); ++i) {
-    const bool is_in_place = i == 0 && formal[i].alias_info() != nullptr && formal[i].alias_info()->isWrite();
-    if (formal[i].is_out() || is_in_place) outs.push_back(stack[first + i].toTensor());
+    const bool is_in_place = i == 0 && !formal[i].is_out() && formal[i].alias_info() != nullptr &&
+                             formal[i].alias_info()->isWrite();
+    if (!formal[i].is_out() && !is_in_place) continue;
+    outs.push_back(stack[first + i].toTensor());
+    TORCH_CHECK(!is_in_place || outs[0].layout() != c10::kStrided || outs[0].sizes() == results[0].sizes(),
+                "output with shape ", outs[0].sizes(), " doesn't match the broadcast shape ",
+                results[0].sizes());
   }
   stack.resize(first);
   for (size_t i = 0; i < results.size(); ++i) {
