@@ -12,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <sstream>
-#include <thread>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "distributed/operation.h"
 #include "distributed/prices.h"
 #include "distributed/transport/segment.h"
+#include "runtime/blocking.h"
 #include "runtime/commands.h"
 #include "runtime/ipc/shared_memory.h"
 #include "runtime/runtime.h"
@@ -29,6 +29,7 @@
 #include "torch/memory/allocator.h"
 #include "torch/memory/worlds.h"
 #include "util/spin.h"
+#include "util/waiting.h"
 
 namespace loom::distributed {
 
@@ -40,6 +41,7 @@ using Clock = std::chrono::steady_clock;
 // When the process began to end; what is on its way to other ranks then has a little time. 0: not yet.
 std::atomic<int64_t> ended_at{0};
 constexpr std::chrono::seconds kGrace{3};
+constexpr size_t kMostMs = size_t{1} << 40;  // of a timeout, which is counted in nanoseconds
 bool has_ended() {
   const int64_t at = ended_at.load();
   return at != 0 && Clock::now() - Clock::time_point(Clock::duration(at)) >= kGrace;
@@ -80,10 +82,10 @@ struct Peers {
   Layout layout;
   std::vector<Peer> all;
   // The pad has a word for each channel and rank that signals.
-  std::atomic_ref<uint32_t> signal(int of, int channel, int from) const {
+  uint32_t& signal(int of, int channel, int from) const {
     const size_t place = static_cast<size_t>(channel) * all.size() + static_cast<size_t>(from);
     char* const pad = engine_address(all[static_cast<size_t>(of)].memory->address() + layout.pad_at());
-    return std::atomic_ref(reinterpret_cast<uint32_t*>(pad)[place]);
+    return reinterpret_cast<uint32_t*>(pad)[place];
   }
 };
 
@@ -101,14 +103,16 @@ struct Signals {
   }
 
  private:
-  void exchange(std::atomic_ref<uint32_t> word, uint32_t expected, uint32_t wanted, int peer,
+  void exchange(uint32_t& signal, uint32_t expected, uint32_t wanted, int peer,
                 Clock::time_point began) const {
+    const std::atomic_ref<uint32_t> word(signal);
+    uint32_t found = 0;
     const auto is_done = [&] {
-      uint32_t found = expected;
+      found = expected;
       return word.compare_exchange_strong(found, wanted, std::memory_order_acq_rel);
     };
-    constexpr std::chrono::microseconds kShortest{20}, kLongest{1000};
-    auto pause = kShortest;
+    // Kernels of programs set signals, too, and wake nobody.
+    constexpr std::chrono::milliseconds kLongest{1};
     while (!driver::spin_until(is_done)) {
       const std::string who = "rank " + std::to_string(peers->rank) + " waits for rank " +
                               std::to_string(peer) + " to " + (wanted == 1 ? "take" : "send") +
@@ -119,9 +123,9 @@ struct Signals {
       if (timeout.count() != 0 && Clock::now() - began >= timeout) {
         throw Error(who + ": none came within " + std::to_string(timeout.count()) + " ms");
       }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kLongest);
+      sleep_on_shared(&signal, found, kLongest);
     }
+    wake_all_sharing(&signal);
   }
 };
 
@@ -186,7 +190,8 @@ class OwnMemory final : public symmetric::SymmetricMemory {
     const driver::Kernel kernel{
         name, [](void* signals, driver::Stream) { static_cast<const Signals*>(signals)->run(); },
         [](void* signals) { delete static_cast<const Signals*>(signals); },
-        new Signals{peers_, std::move(to), std::move(from), channel, std::chrono::milliseconds(timeout_ms)}};
+        new Signals{peers_, std::move(to), std::move(from), channel,
+                    std::chrono::milliseconds(std::min(timeout_ms, kMostMs))}};
     const int device = device_.index();
     // Where the host would run it, it would wait for other ranks there.
     glue::translated([&] { runtime::submit_aside(runtime::current_stream_of(device), kernel); });
@@ -252,9 +257,12 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
     }
     const c10::Device device(glue::device_type(), static_cast<c10::DeviceIndex>(block.device));
     const c10::DeviceGuard guard(device);
-    auto made = c10::make_intrusive<OwnMemory>(meet(block, group), device);
+    std::shared_ptr<const Peers> peers;
+    runtime::call_blocking([&] { peers = meet(block, group); });
+    auto made = c10::make_intrusive<OwnMemory>(std::move(peers), device);
     const std::lock_guard<std::mutex> lock(mutex_);
-    blocks_[address].known[group] = made;
+    // Another thread may have freed it meanwhile.
+    if (const auto found = blocks_.find(address); found != blocks_.end()) found->second.known[group] = made;
     return made;
   }
 

@@ -19,5 +19,8 @@ void set_wait_check(void (*check)()) noexcept;
 // Sleeps while `word` has this value, until wake_all() of it or for so long.
 void sleep_on(std::atomic<int32_t>& word, int32_t value, std::chrono::nanoseconds longest) noexcept;
 void wake_all(std::atomic<int32_t>& word) noexcept;
+// The same, where processes share the word's memory.
+void sleep_on_shared(const void* word, uint32_t value, std::chrono::nanoseconds longest) noexcept;
+void wake_all_sharing(const void* word) noexcept;
 
 }  // namespace loom

@@ -35,13 +35,17 @@ def _memory_of(tensor: Tensor, group: str, op: str) -> Any:
     return memory
 
 
-def _sum(tensor: Tensor, reduction: str, group: str, op: str, given: Tensor | None = None) -> Tensor:
+def _sum(op: str, tensor: Tensor, reduction: str, group: str, given: Tensor | None = None) -> Tensor:
     """Return the sum over the ranks, added in their order; nobody reads `tensor` any more afterwards."""
     if reduction != "sum":
         raise ValueError(f"{op}: only the reduction 'sum' is supported, got {reduction!r}")
+    if not tensor.is_contiguous():
+        raise RuntimeError(
+            f"{op}: the input must be contiguous, got the strides {tensor.stride()} for {tuple(tensor.shape)}"
+        )
     memory = _memory_of(tensor, group, op)
     if given is not None:
-        tensor.copy_(given)
+        _put(op, given, tensor)
     memory.barrier(channel=0)
     total = _part(memory, 0, tensor).clone()
     for rank in range(1, memory.world_size):
@@ -55,37 +59,51 @@ def _part(memory: Any, rank: int, like: Tensor) -> Tensor:
     return part
 
 
+def _put(op: str, values: Tensor, to: Tensor) -> Tensor:
+    if values.shape != to.shape:
+        raise RuntimeError(f"{op}: {tuple(values.shape)} does not fit into a tensor of {tuple(to.shape)}")
+    return to.copy_(values)
+
+
 def _one_shot(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    return _sum(input, reduce_op, group_name, "one_shot_all_reduce")
+    return _sum("one_shot_all_reduce", input, reduce_op, group_name)
 
 
 def _one_shot_out(input: Tensor, reduce_op: str, group_name: str, out: Tensor) -> Tensor:
-    return out.copy_(_sum(input, reduce_op, group_name, "one_shot_all_reduce_out"))
+    op = "one_shot_all_reduce_out"
+    return _put(op, _sum(op, input, reduce_op, group_name), out)
 
 
 def _one_shot_copy(symm_buffer: Tensor, local_input: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    return _sum(symm_buffer, reduce_op, group_name, "one_shot_all_reduce_copy", local_input)
+    return _sum("one_shot_all_reduce_copy", symm_buffer, reduce_op, group_name, local_input)
 
 
 def _one_shot_copy_out(
     symm_buffer: Tensor, local_input: Tensor, reduce_op: str, group_name: str, out: Tensor
 ) -> Tensor:
-    return out.copy_(_sum(symm_buffer, reduce_op, group_name, "one_shot_all_reduce_copy_out", local_input))
+    op = "one_shot_all_reduce_copy_out"
+    return _put(op, _sum(op, symm_buffer, reduce_op, group_name, local_input), out)
 
 
 def _two_shot(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    return input.copy_(_sum(input, reduce_op, group_name, "two_shot_all_reduce_"))
+    return input.copy_(_sum("two_shot_all_reduce_", input, reduce_op, group_name))
 
 
 def _two_shot_out(input: Tensor, reduce_op: str, group_name: str, output: Tensor) -> Tensor:
-    return output.copy_(_sum(input, reduce_op, group_name, "two_shot_all_reduce_out"))
+    op = "two_shot_all_reduce_out"
+    return _put(op, _sum(op, input, reduce_op, group_name), output)
 
 
 def _reduce_scatter_out(input: Tensor, group_name: str, split_last_dim: bool, output: Tensor) -> Tensor:
-    total = _sum(input, "sum", group_name, "reduce_scatter_out")
-    memory = _memory_of(input, group_name, "reduce_scatter_out")
-    part = total.chunk(memory.world_size, -1 if split_last_dim else 0)[memory.rank]
-    return output.copy_(part.reshape(output.shape))
+    op = "reduce_scatter_out"
+    memory, dim = _memory_of(input, group_name, op), -1 if split_last_dim else 0
+    if input.dim() == 0 or input.shape[dim] % memory.world_size != 0:
+        raise RuntimeError(
+            f"{op}: the ranks must share dimension {dim} evenly, got {tuple(input.shape)} for "
+            f"{memory.world_size} ranks"
+        )
+    total = _sum(op, input, "sum", group_name)
+    return _put(op, total.chunk(memory.world_size, dim)[memory.rank], output)
 
 
 def _memset32(input: Tensor, offset: int, val: int, count: int = 1) -> Tensor:

@@ -1,7 +1,6 @@
 #include "distributed/transport/segment.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,12 +8,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 
 #include "driver/error.h"
+#include "util/waiting.h"
 
 namespace loom::distributed {
 
@@ -104,14 +102,11 @@ std::string machine_name() {
 
 void ring_bell(SegmentHeader& of) noexcept {
   of.bell.fetch_add(1, std::memory_order_seq_cst);
-  if (of.sleepers.load(std::memory_order_seq_cst) != 0) {
-    syscall(SYS_futex, &of.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
+  if (of.sleepers.load(std::memory_order_seq_cst) != 0) wake_all_sharing(&of.bell);
 }
 
 void sleep_on_bell(SegmentHeader& own, int32_t heard, std::chrono::nanoseconds longest) noexcept {
-  const timespec patience{0, static_cast<long>(longest.count())};
-  syscall(SYS_futex, &own.bell, FUTEX_WAIT, heard, &patience, nullptr, 0);
+  sleep_on_shared(&own.bell, static_cast<uint32_t>(heard), longest);
 }
 
 }  // namespace loom::distributed

@@ -1,13 +1,9 @@
 #include "runtime/ipc/shared_events.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +20,7 @@ namespace {
 
 constexpr char kMagic[8] = {'L', 'O', 'O', 'M', 'E', 'V', 'T', '2'};
 // How long a waiter sleeps before it looks whether the other process is alive.
-constexpr long kNapNs = 20'000'000;
+constexpr std::chrono::milliseconds kNap{20};
 
 struct Page {
   Key key;
@@ -47,10 +43,6 @@ struct Handle {
   }
 };
 
-long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
-  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr, 0);
-}
-
 class SharedEvent {
  public:
   explicit SharedEvent(File file) : file_(std::move(file)), mapping_(file_, sizeof(Page)) {
@@ -72,7 +64,7 @@ class SharedEvent {
     while (finished < version && !page().finished.compare_exchange_weak(finished, version)) {
     }
     page().bell.fetch_add(1);
-    futex(page().bell, FUTEX_WAKE, INT32_MAX, nullptr);
+    wake_all_sharing(&page().bell);
   }
   // The last version is this process's: the driver knows all about it.
   bool is_own() const { return page().recorded.load() == own_.load(); }
@@ -84,8 +76,7 @@ class SharedEvent {
       const uint32_t bell = shared.bell.load();
       const uint64_t recorder = shared.recorder.load();
       if (shared.finished.load() >= version) break;
-      const timespec nap{0, kNapNs};
-      futex(shared.bell, FUTEX_WAIT, bell, &nap);
+      sleep_on_shared(&shared.bell, bell, kNap);
       check_wait();
       const bool is_alive = recorder == place_ || is_locked_by_others(file_.descriptor(), recorder, 1);
       if (!is_alive && recorder == shared.recorder.load() && shared.finished.load() < version) {

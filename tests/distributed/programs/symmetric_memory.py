@@ -4,6 +4,7 @@ import ast
 import os
 import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -74,8 +75,24 @@ def refusals(rank):
     plain, op = torch.empty(4, device=device), torch.ops.symm_mem
     group = dist.group.WORLD.group_name
     assert symmetric._SymmetricMemory.rendezvous(plain, group) is None
-    _, memory = memory_of(rank)
+    tensor, memory = memory_of(rank)
+    square, small = tensor.view(25, 40), torch.empty(2, 20, device=device)
     for kind, text, body in (
+        (
+            "RuntimeError",
+            "the input must be contiguous",
+            lambda: op.one_shot_all_reduce(square.t(), "sum", group),
+        ),
+        (
+            "RuntimeError",
+            "must share dimension 0 evenly",
+            lambda: op.reduce_scatter_out(square[:1], group, False, small),
+        ),
+        (
+            "RuntimeError",
+            "does not fit into a tensor of",
+            lambda: op.one_shot_all_reduce_out(square[:1], "sum", group, torch.empty(2, 40, device=device)),
+        ),
         (
             "RuntimeError",
             "the input must be symmetric memory",
@@ -92,6 +109,31 @@ def refusals(rank):
     if rank == 0:
         raises("RuntimeError", "none came within 50 ms", lambda: wait(memory, timeout_ms=50))
     dist.barrier()
+
+
+def late(rank):
+    """Ranks wait for one another in a rendezvous while their other threads go on."""
+    tensor, store = symmetric.empty(10, device=f"{name}:{rank}"), dist.distributed_c10d._get_default_store()
+    group = dist.group.WORLD.group_name
+    if rank == 0:
+        begins, switch = threading.Event(), sys.getswitchinterval()
+
+        def let_go():
+            begins.wait()
+            store.set("go", "1")
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        sys.setswitchinterval(100)  # the thread runs when this one gives way
+        begins.set()
+    else:
+        store.wait(["go"])
+    memory = symmetric._SymmetricMemory.rendezvous(tensor, group)
+    if rank == 0:
+        sys.setswitchinterval(switch)
+        thread.join()
+    memory.barrier(timeout_ms=(1 << 64) - 1)
+    torch.accelerator.synchronize()
 
 
 def wait(memory, **settings):
@@ -111,6 +153,7 @@ def killed(rank):
 run(num_ranks, buffers)
 run(num_ranks, ops)
 run(num_ranks, refusals)
+run(num_ranks, late)
 try:
     run(num_ranks, killed)
 except AssertionError as error:
