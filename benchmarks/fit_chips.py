@@ -93,8 +93,7 @@ def known_rates(chip: chips.Chip) -> tuple[Rates, float]:
         derating=1.0,
     )
     rates = chip_rates.rates(figures)
-    # A core reads 64 bytes a cycle from the cache that all share, at most.
-    cache = min(rates.cores * rates.clock_ghz * 64.0, 3.0 * rates.dram_bytes_per_ns)
+    cache = min(rates.max_cache_bytes_per_ns, 3.0 * rates.dram_bytes_per_ns)
     return rates._replace(cache_bytes_per_ns=cache), rates.dram_bytes_per_ns / 0.9
 
 

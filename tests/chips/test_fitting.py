@@ -55,6 +55,13 @@ def test_known_coefficients_are_found_again(tmp_path: Path) -> None:
         assert again.total_ns(case.kernels) == pytest.approx(case.device_ns, rel=0.03), case.name
 
 
+def test_no_cache_is_faster_than_the_cores_that_read_it(tmp_path: Path) -> None:
+    most = RATES.max_cache_bytes_per_ns
+    cases = sweep.read(synthetic(tmp_path, CostModel(RATES._replace(cache_bytes_per_ns=3 * most))))
+    found = calibration.memory_rates(calibration.timings(cases), RATES, RATES.dram_bytes_per_ns / 0.9)
+    assert 0.5 * most < found.cache_bytes_per_ns <= most
+
+
 def test_held_out_predictions_do_not_see_the_case(tmp_path: Path) -> None:
     path = synthetic(tmp_path, CostModel(RATES))
     cases = sweep.read(path)

@@ -221,6 +221,10 @@ def test_a_shipped_chip_does_what_hardware_can(name: str) -> None:
     ("lines", "complaint"),
     [
         ("dram_share = 0.97", "dram_share = 0.97. Allowed: at most 0.95"),
+        (
+            "num_cores = 2\nclock_mhz = 1000\nl2_gbps = 129.0",
+            "l2_gbps = 129. Allowed: at most 128",
+        ),
         ("[efficiency.matmul]\nflop_share = 1.8", "efficiency.matmul.flop_share = 1.8. Allowed: at most 1.1"),
         ("[efficiency.convolution_dgrad]\nstart_ns = 76884.0", "start_ns = 76884. Allowed: at most 20000"),
         ("[efficiency.copy]\nmemory_share = 1.2", "copy.memory_share = 1.2. Allowed: at most 1.05556"),

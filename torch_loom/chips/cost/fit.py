@@ -41,6 +41,12 @@ RATE_LIMITS: Mapping[str, tuple[float, float]] = {
 }
 
 
+def rate_limits(rates: Rates) -> dict[str, tuple[float, float]]:
+    """Return the limits of a card's rates: no cache is faster than the cores that read it."""
+    low, high = RATE_LIMITS["cache_bytes_per_ns"]
+    return {**RATE_LIMITS, "cache_bytes_per_ns": (low, min(high, rates.max_cache_bytes_per_ns))}
+
+
 def moved(rates: Rates, fitted: Mapping[str, float]) -> Rates:
     """Return the rates with those that a fit found in the place of their own."""
     changes: dict[str, Any] = dict(fitted)
@@ -129,10 +135,9 @@ class _Problem:
         self.moves_rates = any(family == RATES for family, _ in self.free)
         if self.moves_rates:
             self.model[RATES] = {name: float(getattr(rates[0], name)) for name in RATE_LIMITS}
+        of_rates = rate_limits(rates[0])
         limits = [
-            RATE_LIMITS[name]
-            if family == RATES
-            else (COEFFICIENTS[name].low, limit(family, name, dram_share))
+            of_rates[name] if family == RATES else (COEFFICIENTS[name].low, limit(family, name, dram_share))
             for family, name in self.free
         ]
         self.low, self.high = np.log([low for low, _ in limits]), np.log([high for _, high in limits])

@@ -49,6 +49,11 @@ TRANSFORMATIONS = 3
 ALGORITHMS = IMPLICIT, FUSED, BATCHED = "implicit", "winograd fused", "winograd batched"
 
 
+# Of the cache that all cores share, what one reads a cycle at most: its path there is so wide. All 108 of an
+# A100 get 5120 (NVIDIA A100 Tensor Core GPU Architecture white paper).
+CACHE_BYTES_PER_CYCLE = 64.0
+
+
 class Rates(NamedTuple):
     """The figures of a chip that formulas need: flops and bytes per nanosecond, cycles per nanosecond."""
 
@@ -64,6 +69,11 @@ class Rates(NamedTuple):
     cache_full_share: float
     cache_none_share: float
     cache_write_cost: float
+
+    @property
+    def max_cache_bytes_per_ns(self) -> float:
+        """What all cores together can read of the cache; no limit where their number is not known."""
+        return self.cores * self.clock_ghz * CACHE_BYTES_PER_CYCLE if self.cores > 1 else math.inf
 
 
 class Time(NamedTuple):
