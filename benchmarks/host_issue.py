@@ -5,7 +5,7 @@
 MODELS.json: ``[{model, dtype, mode, shape, ms, kernel_ms}]``. A step of each is planned. Where it took longer
 than half as much again as its kernels the device waited for the host, and ``ms`` over the commands that the
 host issues is what it takes for one. The median of the half that is fitted, by a hash of the row, is the
-chip's ``host_issue_ns``: ``--write`` writes it, also into descriptions of chips that say to have this host.
+chip's ``host_issue_ns``, which ``--write`` writes: chips with the same host name this one (``host_of``).
 Needs transformers.
 """
 
@@ -35,7 +35,6 @@ from torch_loom.chips.fitted import rounded
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
 COMMAND = "python -m benchmarks.host_issue"
-SAME_HOST = "chosen: as measured on the host of an H200"
 KEY = "host_issue_ns"
 
 
@@ -105,18 +104,10 @@ def fitted(steps: Sequence[Step]) -> float:
     return rounded(statistics.median(found))
 
 
-def write(issue_ns: float, chip: str, source: str, folder: Path) -> list[str]:
-    """Write the figure into a chip's description and those with the same host; return their names."""
-    names = []
-    for path in sorted(folder.glob("*.toml")):
-        if path.stem != chip and not chips.load(path).sources.get(KEY, "").startswith(SAME_HOST):
-            continue
-        text = re.sub(rf"(?m)^{KEY} = [0-9.]+$", f"{KEY} = {issue_ns}", path.read_text(encoding="utf-8"))
-        if path.stem == chip:
-            text = re.sub(rf'(?m)^{KEY} = ".*"$', f'{KEY} = "{source}"', text)
-        path.write_text(text, encoding="utf-8")
-        names.append(path.stem)
-    return names
+def write(issue_ns: float, source: str, path: Path) -> None:
+    """Write the figure, and where it comes from, into a description that has both."""
+    text = re.sub(rf"(?m)^{KEY} = [0-9.]+$", f"{KEY} = {issue_ns}", path.read_text(encoding="utf-8"))
+    path.write_text(re.sub(rf'(?m)^{KEY} = ".*"$', f'{KEY} = "{source}"', text), encoding="utf-8")
 
 
 def report(steps: Sequence[Step]) -> str:
@@ -138,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("file", type=Path, help="model steps")
     parser.add_argument("--chip", default="h200", help="name of the chip")
-    parser.add_argument("--write", action="store_true", help="write the descriptions of chips")
+    parser.add_argument("--write", action="store_true", help="write the chip's description")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
@@ -171,8 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table, line, sep="\n")
     if options.write:
         source = f"{COMMAND}: time of steps of an H200 that waited for its host, over their commands"
-        folder = Path(chips.__file__).parent
-        print("written:", ", ".join(write(issue_ns, options.chip, source, folder)))
+        write(issue_ns, source, Path(chips.__file__).with_name(f"{options.chip}.toml"))
     if options.write_docs:
         body = (
             "Whole steps of models on an H200 with a slow host, for which the device may wait: planned time "

@@ -44,10 +44,10 @@ describes one with its roofline. A chip of your own is a TOML file:
 
 `loom chips check mychip.toml` says what is wrong with it, and which figures have no source. It refuses what
 no hardware does: a share of a peak above 1.1, a kernel that takes more than 20 microseconds to start, bytes
-that take less than the DRAM at 0.95 of its rate. Its path goes wherever a chip's name
-goes: `TORCH_LOOM_CHIP=./mychip.toml`, `loom plan --chip ./mychip.toml train.py`,
-`torch_loom.compile(model, (x,), chip="./mychip.toml")`. `loom chips fit SWEEP.json` fits the table
-`efficiency` to timings that `loom chips measure` took on a GPU; without the table the key `efficiency_of`
+that take less than the DRAM at 0.95 of its rate, a cache of more than 64 bytes a cycle for each core. Its
+path goes wherever a chip's name goes: `TORCH_LOOM_CHIP=./mychip.toml`,
+`loom plan --chip ./mychip.toml train.py`, `torch_loom.compile(model, (x,), chip="./mychip.toml")`.
+`loom chips fit SWEEP.json` fits the table `efficiency` to timings that `loom chips measure` took on a GPU; without the table the key `efficiency_of`
 names a shipped chip.
 
 Sixteen of the shipped cards are described from their data sheets without having been compared with them

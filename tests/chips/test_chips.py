@@ -183,6 +183,7 @@ def test_figures_that_contradict_one_another(tmp_path: Path, lines: str, complai
         ("efficiency.copy.memory_share = 1e9", "a number of share, 0.001 to 1.25"),
         ("efficiency.copy = 3", "a table, keys start_ns, item_cycles, memory_share"),
         ('efficiency_of = "b30"', "a10, a100, "),
+        ('host_of = "b30"', "a10, a100, "),
         ('sources = "me"', "a table"),
         ("sources.memory = 1", "text of one line"),
     ],

@@ -160,6 +160,11 @@ class Chip:
         checks.number("ns", 1e9), "least time of a kernel on the device", "ns", 0.0
     )
     host_issue_ns: float = figure(checks.number("ns", 1e9), "what the host takes to issue an op", "ns", 0.0)
+    host_of: str = figure(
+        checks.name(),
+        "the shipped chip whose host this one has, where this file does not give its time",
+        default="",
+    )
     workspace_bytes: int = figure(
         checks.size(),
         "device memory that its library of matrix products takes at the first in a thread and on a stream; "
@@ -280,8 +285,11 @@ class _Reader(Reader):
             allowed = f"less than memory = {values['memory_bytes']}"
             self.fail_value("driver_memory and context_memory", kept, f"together {allowed}")
         self.check_grid(values)
-        if values.get("efficiency_of", "") not in ("", *available()):
-            self.fail_value("efficiency_of", values["efficiency_of"], ", ".join(available()))
+        for key in ("efficiency_of", "host_of"):
+            if values.get(key, "") not in ("", *available()):
+                self.fail_value(key, values[key], ", ".join(available()))
+        if "host_of" in values:
+            values.setdefault("host_issue_ns", load(values["host_of"]).host_issue_ns)
         return Chip(**values)
 
     def check_ranges(self, values: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any
 
-from torch_loom.chips.chip import Chip, figures
+from torch_loom.chips.chip import Chip, figures, load
 
 
 def to_toml(chip: Chip, comment: str = "") -> str:
@@ -15,13 +15,15 @@ def to_toml(chip: Chip, comment: str = "") -> str:
     plain, tables = [], []
     for key, entry in figures().items():
         value = getattr(chip, entry.name)
+        if key == "host_issue_ns" and chip.host_of and value == load(chip.host_of).host_issue_ns:
+            continue
         if isinstance(value, Mapping):
             if value:
                 tables.append((key, value))
         elif key == "native_ops":
             plain.append(f"native_ops = {_value('all' if value is None else value)}")
         elif entry.default is MISSING or value != entry.default:
-            plain.append(f"{key} = {_value(value)}")
+            plain.append(f"{key} = {_value(_size(value) if entry.name.endswith('_bytes') else value)}")
     lines = [*(f"# {line}" for line in comment.splitlines()), *plain]
     for key, table in sorted(tables, key=lambda each: each[0] == "efficiency"):
         lines += _table(key, table)
@@ -37,6 +39,14 @@ def _table(name: str, table: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Mapping):
             lines += _table(f"{name}.{key}", value)
     return lines
+
+
+def _size(number: int) -> int | str:
+    """Return a number of bytes in the largest unit that it is whole in."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number and number % size == 0:
+            return f"{number // size}{unit}"
+    return number
 
 
 def _value(value: object) -> str:
