@@ -19,6 +19,7 @@ PROGRAM = Path(__file__).parent / "programs" / "capacity" / "what_a_card_reports
         ({"TORCH_LOOM_CHIP": "rtx4090"}, 24564 - 480, 470, 480),
         ({"TORCH_LOOM_CHIP": "p100"}, 16276, 0, 0),  # nothing is known of it
         ({"TORCH_LOOM_CHIP": "t4", "TORCH_LOOM_MEMORY": "8GiB"}, 8192, 0, 0),  # the program's alone
+        ({"TORCH_LOOM_CHIP": "t4", "TORCH_LOOM_MEMORY": "14909MiB"}, 15360 - 451, 0, 0),  # however much it is
     ],
 )
 def test_what_a_card_reports_and_has(

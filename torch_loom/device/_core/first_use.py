@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import functools
 import os
 import sys
@@ -229,7 +230,9 @@ def _describe_devices(
     figures: list[Mapping[str, float]] = []
     for index, physical in enumerate(settings.physical_devices):
         chip, own_figures = read[settings.chips[physical]]
-        memories = (settings.memories[npu] for npu in settings.npus_of(index))
+        memories = [settings.memories[npu] for npu in settings.npus_of(index)]
+        if any(bytes is not None for bytes in memories):
+            own_figures = all_for_tensors(own_figures)
         devices.append(
             describe_device(
                 settings,
@@ -274,22 +277,23 @@ def describe_device(
         physical=physical,
         driver=driver,
         memory_bytes=memory_bytes,
-        context_bytes=int(figures["context_memory_bytes"]) if _is_own_memory(chip, memory_bytes) else 0,
+        context_bytes=int(figures["context_memory_bytes"]),
         chip=chip,
         lazy=_is_lazy(settings, chip),
     )
 
 
-def _is_own_memory(chip: _C.Chip, memory_bytes: int) -> bool:
-    # Memory that the user says is for tensors alone.
-    return memory_bytes == chip.memory_bytes
+def all_for_tensors(figures: Mapping[str, float]) -> Mapping[str, float]:
+    """Return a chip's figures where the user says how much memory there is: that is for tensors alone."""
+    own: Any = copy.copy(figures)
+    own.update(context_memory_bytes=0, driver_memory_bytes=0)
+    alone: Mapping[str, float] = own
+    return alone
 
 
 def driver_memory_bytes(index: int) -> int:
     """Return what a device's driver keeps of its memory, which no process is said to use."""
-    _, total_bytes = _C.mem_get_info(index)
-    is_own = _is_own_memory(_C.chip(index), total_bytes)
-    return int(_chip_figures(index)["driver_memory_bytes"]) if is_own else 0
+    return int(_chip_figures(index)["driver_memory_bytes"])
 
 
 def see_dry_run(devices: Sequence[_C.DeviceConfig], figures: Sequence[Mapping[str, float]]) -> str | None:

@@ -148,6 +148,7 @@ def _described(
             memory_bytes = chip.memory_bytes
         if request.memories is not None:
             memory_bytes = request.memories[index % len(request.memories)]
+            own_figures = first_use.all_for_tensors(own_figures)
         devices.append(
             first_use.describe_device(
                 settings, chip, own_figures, physical=index, driver="null", memory_bytes=memory_bytes
