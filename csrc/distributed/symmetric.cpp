@@ -181,7 +181,7 @@ class OwnMemory final : public symmetric::SymmetricMemory {
     }
     const size_t num_channels = peers_->layout.pad_bytes / sizeof(uint32_t) / static_cast<size_t>(n);
     TORCH_CHECK_VALUE(channel >= 0 && static_cast<size_t>(channel) < num_channels, name,
-                      ": the channel must be 0 to ", num_channels - 1,
+                      ": the channel must be at least 0 and below ", num_channels,
                       ", as many as the signal pad has, got ", channel);
     Operation operation;
     Ranks ranks;

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/kthvalue.h>
 #include <ATen/ops/median.h>
 #include <ATen/ops/mode.h>
@@ -72,7 +73,7 @@ void sort_small(T* keys, int64_t* places, int64_t count, bool descending) {
   std::copy_n(own_places.begin(), count, places);
 }
 
-// The dimension is moved to the end; the results are laid out as the operand without it.
+// The dimension is moved to the end.
 struct Slices {
   Slices(const Tensor& self, int64_t dim, int64_t kept)
       : dim(c10::maybe_wrap_dim(dim, self.dim())), rows(self.movedim(this->dim, -1).contiguous()) {
@@ -81,7 +82,9 @@ struct Slices {
     values = at::empty(sizes, self.options());
     places = at::empty(sizes, self.options().dtype(at::kLong));
   }
-  Tensors results() const { return {values.movedim(-1, dim), places.movedim(-1, dim)}; }
+  Tensors results() const {
+    return {values.movedim(-1, dim).contiguous(), places.movedim(-1, dim).contiguous()};
+  }
   int64_t size() const { return rows.size(-1); }
   int64_t count() const { return size() == 0 ? 0 : rows.numel() / size(); }
 
@@ -120,7 +123,10 @@ Tensors sort_slices(Arguments arguments) {
                  }),
                  AT_EXPAND(AT_ALL_TYPES), at::kBool, at::kHalf, at::kBFloat16,
                  AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
-  return slices.results();
+  Tensors results = slices.results();
+  if (self.is_contiguous()) return results;
+  for (Tensor& result : results) result = at::empty_like(self, result.options()).copy_(result);
+  return results;
 }
 
 // (self, k, dim, largest, sorted): what lies beyond the k-th value comes first, in the order of indices,

@@ -100,7 +100,7 @@ def refusals(rank):
         ),
         ("NotImplementedError", "multimem_all_reduce_", lambda: op.multimem_all_reduce_(plain, "sum", group)),
         ("ValueError", "all ranks must allocate the same", lambda: memory_of(rank, 16 + rank)),
-        ("ValueError", "the channel must be 0 to", lambda: memory.barrier(channel=1 << 20)),
+        ("ValueError", "the channel must be at least 0 and below", lambda: memory.barrier(channel=1 << 20)),
         ("ValueError", "the rank must be 0 to", lambda: memory.put_signal(num_ranks)),
         ("RuntimeError", "exceeded the numel", lambda: op.memset32_(plain.view(torch.uint32), 3, 7, 2)),
     ):

@@ -45,6 +45,15 @@ def rounding_modes_are_known() -> None:
     raises("RuntimeError", "rounding_mode", lambda: whole.div(2, rounding_mode="up"))
 
 
+def results_lie_as_those_of_other_devices() -> None:
+    images = torch.arange(120.0).view(3, 8, 5)
+    for view in (images, images.permute(2, 0, 1), images[:, ::2]):
+        for dim in range(3):
+            for op in (torch.sort, torch.median, torch.mode, lambda x, dim: x.topk(2, dim)):
+                expected, found = op(view, dim=dim), op(view.to(DEVICE), dim=dim)
+                assert [each.stride() for each in found] == [each.stride() for each in expected], (op, dim)
+
+
 def ranges_end_where_they_should() -> None:
     for dtype in (torch.int32, torch.int64):
         least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
@@ -55,4 +64,5 @@ sums_have_the_dtype_of_out()
 running_sums_take_dimensions_of_one_element()
 shapes_in_place_stay()
 rounding_modes_are_known()
+results_lie_as_those_of_other_devices()
 ranges_end_where_they_should()
