@@ -136,14 +136,28 @@ class Parser(argparse.ArgumentParser):
 def parser(description: str) -> argparse.ArgumentParser:
     """Returns the options that every benchmark has."""
     result = Parser(description=description)
+    _add_write_docs(result)
     result.add_argument(
         "--device", default="loom", help="what is compared with the CPU (default: %(default)s)"
     )
     result.add_argument("--json", type=Path, metavar="FILE", help="write the result to FILE")
     result.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     result.add_argument("--quick", action="store_true", help="a few short rounds: for tests, not for numbers")
-    result.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     return result
+
+
+def plain_parser(doc: str | None, *, chip: bool = True, docs: bool = True) -> argparse.ArgumentParser:
+    """Returns the options of what compares no devices, described by the first line of `doc`."""
+    result = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else "")
+    if chip:
+        result.add_argument("--chip", default="h200", help="name or description of the chip")
+    if docs:
+        _add_write_docs(result)
+    return result
+
+
+def _add_write_docs(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
 
 
 def machine() -> str:

@@ -9,7 +9,6 @@ card and of those that share its curves, whose memory rates are written beside: 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import sys
@@ -25,6 +24,7 @@ if __package__ in (None, ""):
 import numpy as np
 
 from benchmarks import clock_error, clock_truth, fit_chips, kernel_names
+from benchmarks._common import plain_parser
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.cost import calibration, sweep
@@ -139,10 +139,9 @@ def fit_together(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the calibration; 2 if a file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__, docs=False)
     parser.add_argument("ops", type=Path, help="a sweep of ops")
     parser.add_argument("models", type=Path, help="a list of model steps")
-    parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--out", type=Path, help="where to write the description")
     parser.add_argument("--no-own-steps", action="store_true", help="of the own measurements: ops alone")
     options = parser.parse_args(arguments)

@@ -12,7 +12,6 @@ of each step are traced, without a device, and their kernels' times added up. Ne
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 
 from benchmarks import clock_picture, clock_truth, hf_models, timm_steps, traced_ops
-from benchmarks._common import DOCS_FILE, write_docs
+from benchmarks._common import DOCS_FILE, plain_parser, write_docs
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
@@ -263,9 +262,8 @@ def folder_report(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if the file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__)
     parser.add_argument("file", type=Path, help="a sweep of ops, a list of model steps, a folder")
-    parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--families", action="store_true", help="print where each step's time goes")
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
     parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
@@ -275,7 +273,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="of a folder: write torch_loom/chips/uncertainty.json",
     )
-    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)

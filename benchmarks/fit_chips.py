@@ -9,7 +9,6 @@ show. Fitted is the half of each source that ``sweep.is_fitted`` says; the repor
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +22,7 @@ if __package__ in (None, ""):
 import numpy as np
 
 from benchmarks import clock_truth, timm_steps
+from benchmarks._common import plain_parser
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.cost import calibration, sweep
@@ -235,7 +235,7 @@ def residuals(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and write; 2 if a file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__, chip=False, docs=False)
     parser.add_argument("folder", type=Path, help="a folder of measurements")
     parser.add_argument("--only", help="the architecture of this chip alone")
     parser.add_argument("--all", action="store_true", help="fit all rows, not one half")

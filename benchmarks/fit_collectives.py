@@ -9,7 +9,6 @@ halves. ``--check`` fits nothing: it says how far off the written protocols are.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -23,7 +22,7 @@ if __package__ in (None, ""):
 
 import numpy as np
 
-from benchmarks._common import write_docs
+from benchmarks._common import plain_parser, write_docs
 from torch_loom import chips
 from torch_loom.chips import topologies
 from torch_loom.chips.collectives import FABRICS, FILE, Protocol, Route, protocols, route_of
@@ -162,10 +161,9 @@ def errors(rows: Sequence[Row]) -> dict[str, tuple[float, int]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 1 if rows that were not fitted are off by more than 9% in the mean."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__, chip=False)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--check", action="store_true", help="fit nothing, report alone")
-    parser.add_argument("--write-docs", action="store_true", help="write the errors into docs/performance.md")
     options = parser.parse_args(arguments)
     rows = read(options.folder)
     if not options.check:

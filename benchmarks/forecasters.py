@@ -10,7 +10,6 @@ description. Needs transformers.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -29,7 +28,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks import clock_error, hf_models, memory_error
-from benchmarks._common import write_docs
+from benchmarks._common import plain_parser, write_docs
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
@@ -218,12 +217,10 @@ def summary(found: Sequence[Case]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if a file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__)
     parser.add_argument("peaks", type=Path, help="recorded peaks of model steps")
     parser.add_argument("models", type=Path, help="recorded times of model steps")
-    parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--cases", type=int, default=CASES, help="at most so many")
-    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         both = pairs(memory_error.read(options.peaks), clock_error.read_steps(options.models))

@@ -11,7 +11,6 @@ Needs transformers.
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 import sys
@@ -26,7 +25,7 @@ if __package__ in (None, ""):
 import torch
 
 from benchmarks import hf_models
-from benchmarks._common import write_docs
+from benchmarks._common import plain_parser, write_docs
 from benchmarks.clock_error import DataError, is_sweep, read_steps
 from tools.blocks import markdown_table
 from torch_loom import chips
@@ -126,11 +125,9 @@ def report(steps: Sequence[Step]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plan, fit and report; 2 if the file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__)
     parser.add_argument("file", type=Path, help="model steps")
-    parser.add_argument("--chip", default="h200", help="name of the chip")
     parser.add_argument("--write", action="store_true", help="write the chip's description")
-    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         if is_sweep(options.file):

@@ -8,7 +8,6 @@ are what the plan says, and what planning took of this machine.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import time
@@ -25,7 +24,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks._common import write_docs
+from benchmarks._common import plain_parser, write_docs
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
 COMMAND = "python -m benchmarks.large_plan"
@@ -100,13 +99,11 @@ def planned(chip: str, ranks: int, num_blocks: int, length: int, steps: int) -> 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 1 if planning takes more than 60 s or 4 GB."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--chip", default="h200", help="name or description of the chip")
+    parser = plain_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--blocks", type=int, default=BLOCKS)
     parser.add_argument("--length", type=int, default=4096, help="tokens of a rank")
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     plan = planned(options.chip, options.ranks, options.blocks, options.length, options.steps)

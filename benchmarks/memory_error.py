@@ -11,7 +11,6 @@ the recording, unless the environment says otherwise: see RECORDED_WITH. Needs t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 
 from benchmarks import hf_models
-from benchmarks._common import write_docs
+from benchmarks._common import plain_parser, write_docs
 from tools.blocks import markdown_table
 from torch_loom.device._core.device_index import DEVICE_TYPE
 
@@ -201,11 +200,9 @@ def docs_body(results: Sequence[Result], lines: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if the file cannot be used."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = plain_parser(__doc__)
     parser.add_argument("file", type=Path, help="recorded peaks of model steps")
-    parser.add_argument("--chip", default="h200", help="name or description of the chip")
     parser.add_argument("--model", help="only the rows of this model")
-    parser.add_argument("--write-docs", action="store_true", help="write the result into docs/performance.md")
     options = parser.parse_args(arguments)
     try:
         rows = [row for row in read(options.file) if options.model in (None, row["model"])]

@@ -40,19 +40,6 @@ class Groups:
         return None if count == 1 else dist.new_group([first + step * place for place in range(count)])
 
 
-class Gathered(Function):
-    """Sequences of all ranks of a group, one after the other; its gradient is summed and split."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, group: Any) -> torch.Tensor:
-        ctx.group = group
-        return gathered(x, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return scattered(grad, ctx.group), None
-
-
 class Scattered(Function):
     """The sum over a group, of which each rank keeps its part of the sequence."""
 
