@@ -69,3 +69,7 @@ def test_only_devices_in_use_have_a_context(warm_python: PythonRunner) -> None:
 
 def test_an_op_without_a_kernel_for_cuda_has_none(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "an_op_without_a_kernel_for_cuda_has_none.py", {"TORCH_LOOM_DEVICE_NAME": "cuda"})
+
+
+def test_medians_of_repeated_slices(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "medians_of_repeated_slices.py")

@@ -39,8 +39,8 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
     CudaValue(
         ("copy_",),
         "NaN and numbers out of range, from a floating dtype to an integer one",
-        "to int32 and int64 the end of the range that is nearer; of NaN 0, and from float64 or to int64 the "
-        "least number. Narrower integers are the lower bits of these: signed ones of int32, bytes of int64",
+        "to 32 and 64 bits the end of the range that is nearer; of NaN 0, and from float64 or to 64 bits the "
+        "highest bit alone. Narrower integers are the lower bits of those of 32 bits, bytes of int64",
         f"{_PYTORCH}#140347; PTX ISA, cvt: conversions from floating point to integers; {_CARDS}",
     ),
     CudaValue(

@@ -266,7 +266,9 @@ Tensors median_of_slices(Arguments arguments) {
   if (arguments.size() < 3 || !has_places(self, arguments[1])) return {};
   const int64_t dim = arguments[1].toInt();
   const bool keeps = arguments[2].toBool();
-  auto [values, places] = kSkipsNan ? at::nanmedian(self, dim, keeps) : at::median(self, dim, keeps);
+  // Of slices with a stride of 0, as expand() makes them, the engine's kernel reads beyond the memory.
+  const Tensor slices = self.contiguous();
+  auto [values, places] = kSkipsNan ? at::nanmedian(slices, dim, keeps) : at::median(slices, dim, keeps);
   choose_places(self, dim, keeps, values, places,
                 [](int64_t size, const auto& has_value) { return left_by_warps(size, has_value); });
   return {values, places};

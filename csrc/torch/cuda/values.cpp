@@ -158,24 +158,25 @@ Tensors range_of_numbers(Arguments arguments) {
   return {result.to(out.scalar_type())};
 }
 
-// As CUDA's conversions: numbers beyond the range become its ends; NaN becomes 0, and the sign bit alone
-// where the source is float64 or the result int64.
+// As CUDA's conversions: numbers beyond the range become its ends; NaN becomes 0, and the highest bit alone
+// where the source is float64 or the result has 64 bits.
 template <typename To, typename From>
 To converted_wide(From from) {
   constexpr bool kIsWide = std::is_same_v<From, double> || sizeof(To) == 8;
   constexpr To kLeast = std::numeric_limits<To>::min(), kMost = std::numeric_limits<To>::max();
-  constexpr From kBeyond = sizeof(To) == 8 ? From(0x1p63) : From(0x1p31);
-  if (from != from) return kIsWide ? kLeast : To(0);
+  constexpr From kBeyond = From(2) * From(kMost / 2 + 1);
+  constexpr To kHighestBit = std::is_signed_v<To> ? kLeast : To(kMost / 2 + 1);
+  if (from != from) return kIsWide ? kHighestBit : To(0);
   if (from >= kBeyond) return kMost;
-  return from < -kBeyond ? kLeast : static_cast<To>(from);
+  return from < From(kLeast) ? kLeast : static_cast<To>(from);
 }
 
 // Narrower numbers are the lower bits of those of 32, and bytes of those of 64.
 template <typename To, typename From>
 To converted(From from) {
-  if constexpr (std::is_unsigned_v<To>) return static_cast<To>(converted_wide<int64_t>(from));
-  if constexpr (sizeof(To) < sizeof(int32_t)) return static_cast<To>(converted_wide<int32_t>(from));
-  return converted_wide<std::conditional_t<sizeof(To) == 8, int64_t, int32_t>>(from);
+  if constexpr (std::is_same_v<To, uint8_t>) return static_cast<To>(converted_wide<int64_t>(from));
+  if constexpr (sizeof(To) >= sizeof(int32_t)) return converted_wide<To>(from);
+  return static_cast<To>(converted_wide<std::conditional_t<std::is_unsigned_v<To>, uint32_t, int32_t>>(from));
 }
 
 // linspace(start, end, steps, out): the step is a float32, and the upper half is counted down from the end.
@@ -220,7 +221,8 @@ Tensors copy_converting(Arguments arguments) {
   const c10::ScalarType wide = source.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor from = source.to(wide).expand(self.sizes()).contiguous();
   const Tensor to = self.is_contiguous() ? self : at::empty(self.sizes(), self.options());
-  AT_DISPATCH_INTEGRAL_TYPES(self.scalar_type(), "copy_cuda", [&] { convert<scalar_t>(from, to); });
+  AT_DISPATCH_V2(self.scalar_type(), "copy_cuda", AT_WRAP([&] { convert<scalar_t>(from, to); }),
+                 AT_EXPAND(AT_INTEGRAL_TYPES_V2));
   if (!to.is_same(self)) self.copy_(to);
   return {self};
 }

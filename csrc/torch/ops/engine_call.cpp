@@ -160,7 +160,9 @@ class WideCall {
       : op_(op), narrow_(narrow), stack_(stack), first_(stack.size() - op.num_arguments) {
     const auto& formal = op.handle.schema().arguments();
     for (size_t i = 0; i < formal.size(); ++i) {
-      if (formal[i].is_out() && stack[first_ + i].isTensor()) outs_.push_back(stack[first_ + i].toTensor());
+      const c10::IValue& value = stack[first_ + i];
+      if (formal[i].is_out() && value.isTensor()) outs_.push_back(value.toTensor());
+      if (names_dtype(formal[i], value)) asked_ = value.toScalarType();
     }
   }
 
@@ -179,10 +181,9 @@ class WideCall {
       }
     }
     for (const Written& written : written_) {
-      if (!written.own.is_same(written.wide))
-        store(written.wide.to(narrowed(written.wide.scalar_type(), narrow_)), written.own);
+      if (!written.own.is_same(written.wide)) store(narrow(written.wide), written.own);
     }
-    for (size_t i = 0; i < op_.num_returns; ++i) narrow(stack_[first_ + i], i);
+    for (size_t i = 0; i < op_.num_returns; ++i) put_narrow(stack_[first_ + i], i);
   }
 
  private:
@@ -202,8 +203,7 @@ class WideCall {
         std::vector<at::Tensor> listed = value.toTensorVector();
         for (at::Tensor& tensor : listed) tensor = widened(formal[i], tensor);
         value = std::move(listed);
-      } else if (formal[i].real_type()->kind() == c10::TypeKind::ScalarTypeType && value.isInt() &&
-                 value.toScalarType() == narrow_) {
+      } else if (names_dtype(formal[i], value) && value.toScalarType() == narrow_) {
         value = static_cast<int64_t>(wide_of(narrow_));
       }
     }
@@ -229,14 +229,23 @@ class WideCall {
     return wide;
   }
 
-  void narrow(c10::IValue& result, size_t place) {
+  static bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
+    const auto optional = formal.real_type()->cast<c10::OptionalType>();
+    const c10::TypePtr type = optional ? optional->getElementType() : formal.real_type();
+    return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
+  }
+
+  at::Tensor narrow(const at::Tensor& wide) const {
+    return wide.to(asked_.value_or(narrowed(wide.scalar_type(), narrow_)));
+  }
+
+  void put_narrow(c10::IValue& result, size_t place) {
     if (result.isTensorList()) {
       std::vector<at::Tensor> listed = result.toTensorVector();
       for (at::Tensor& tensor : listed) tensor = own_of(tensor);
       result = std::move(listed);
     } else if (is_tensor(result) && place < outs_.size()) {
-      const at::Tensor tensor = result.toTensor();
-      store(tensor.to(narrowed(tensor.scalar_type(), narrow_)), outs_[place]);
+      store(narrow(result.toTensor()), outs_[place]);
       result = outs_[place];
     } else if (is_tensor(result)) {
       result = own_of(result.toTensor());
@@ -248,13 +257,14 @@ class WideCall {
     for (const Written& written : written_) {
       if (tensor.is_same(written.wide)) return written.own;
     }
-    return tensor.to(narrowed(tensor.scalar_type(), narrow_));
+    return narrow(tensor);
   }
 
   const Op& op_;
   const Type narrow_;
   torch::jit::Stack& stack_;
   const size_t first_;
+  std::optional<Type> asked_;  // the dtype that the call asks of its results
   std::vector<at::Tensor> outs_;
   std::vector<Written> written_;
 };

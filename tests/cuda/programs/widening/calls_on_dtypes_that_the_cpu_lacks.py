@@ -22,6 +22,13 @@ assert z.grad[0, 1] == 0 and z.grad[0, 0] != 0
 half_z = z.detach().to(torch.complex32)
 assert torch.nansum(half_z).dtype == torch.complex32 and torch.nansum(half_z).item() == 1 + 5j
 assert torch.nansum(z, dtype=torch.complex128).dtype == torch.complex128
+for add in (torch.sum, torch.prod, torch.nansum):
+    assert add(half_z, dtype=torch.complex64).dtype == torch.complex64
+    assert add(half_z, dtype=torch.complex32).dtype == torch.complex32
+assert (
+    torch.full((1,), 300 + 0j, dtype=torch.complex32, device="cuda").expand(999).sum(dtype=torch.complex64)
+    == 299_700
+)
 
 # Transforms of half precision: only of sizes that are powers of two, as cuFFT.
 x = torch.randn(4, 8, device="cuda", dtype=torch.float16, requires_grad=True)
