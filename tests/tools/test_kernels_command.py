@@ -78,11 +78,17 @@ def test_the_page_of_a_program_without_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "words"), [("ls", "is neither"), ("absent.py", "there is no file 'absent.py'")]
+    ("arguments", "words"),
+    [
+        (["ls"], "is neither"),
+        (["absent.py"], "there is no file 'absent.py'"),
+        (["--html", "/no/folder/page.html", PROGRAM], "cannot be written: there is no folder /no/folder"),
+        (["--html", "/tmp", PROGRAM], "/tmp cannot be written: this is a folder"),
+    ],
 )
-def test_what_is_no_program_is_refused(program: str, words: str) -> None:
+def test_what_cannot_be_done_is_refused(arguments: list[str | Path], words: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "torch_loom.tools.cli", "kernels", program],
+        [sys.executable, "-m", "torch_loom.tools.cli", "kernels", *arguments],
         capture_output=True,
         text=True,
         check=False,

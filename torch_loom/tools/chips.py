@@ -122,6 +122,7 @@ def check(path: Path) -> None:
 
 def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
     """Fit a chip's efficiency to a sweep, print held-out errors by op, write the description."""
+    console.check_folders(out)
     chip = _loaded(base)
     try:
         cases = [case for case in sweep.read(sweep_path) if case.kernels]

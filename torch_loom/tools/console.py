@@ -29,7 +29,11 @@ def fail(message: object, status: int = 1) -> NoReturn:
 
 
 def check_folders(*paths: Path | str | None) -> None:
-    """Fails before the work, not after it, where a file that is to be written has no folder."""
+    """Fails before the work, not after it, where a file to be written has no folder, or is one itself."""
     for path in paths:
-        if path is not None and not Path(path).resolve().parent.is_dir():
+        if path is None:
+            continue
+        if not Path(path).resolve().parent.is_dir():
             fail(f"{path} cannot be written: there is no folder {Path(path).resolve().parent}")
+        if Path(path).is_dir():
+            fail(f"{path} cannot be written: this is a folder, not a file")

@@ -39,6 +39,7 @@ def run(arguments: Sequence[str], values: Values, html: Path | None) -> int:
         raise ConfigurationError(f"loom kernels runs SCRIPT.py or -m MODULE, and {arguments[0]!r} is neither")
     if arguments[0].endswith(".py") and not Path(arguments[0]).is_file():
         raise ConfigurationError(f"there is no file {arguments[0]!r}")
+    console.check_folders(html)
     with tempfile.TemporaryDirectory(prefix="loom-kernels-") as folder:
         prepare(config.CUDA_NAME, {**values, "kernel_report": folder})
         done = subprocess.run([sys.executable, *arguments], env=os.environ, check=False)

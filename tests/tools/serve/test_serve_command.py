@@ -54,7 +54,10 @@ def test_bad_options_are_refused(tmp_path: Path) -> None:
         steps.model_of(str(tmp_path), "float16", "cpu")
     with pytest.raises(ConfigurationError, match=r"dtype = 'int8'"):
         steps.model_of(str(tmp_path), "int8", "cpu")
-    for text in ("{", "[]", '{"model_type": "t5"}', '{"model_type": "no-such-model"}'):
+    without_heads = '{"model_type": "llama", "num_attention_heads": 0}'
+    negative = '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": -5}'
+    no_model = ("{", "[]", '{"model_type": "t5"}', '{"model_type": "no-such-model"}')
+    for text in (*no_model, without_heads, negative):
         (tmp_path / "config.json").write_text(text, encoding="utf-8")
         with pytest.raises(ConfigurationError, match="not a causal language model"):
             steps.model_of(str(tmp_path), "float16", "cpu")

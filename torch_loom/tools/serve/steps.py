@@ -57,7 +57,9 @@ def model_of(path: str, dtype: str, device: str) -> tuple[Any, int | None]:
         with torch.device(device):
             made: Any = AutoModelForCausalLM
             model = made.from_config(config, dtype=getattr(torch, dtype)).eval()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # by its numbers: a division, a size below 0, a field that is missing
         raise ConfigurationError(
             f"{file}: not a causal language model that transformers makes: {error!s:.300}"
         ) from None
