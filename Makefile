@@ -62,22 +62,28 @@ SAMPLE := tests/test_torch_version.py tests/driver tests/torch tests/cuda tests/
 # A copy of the sources, so that no build finds the objects of another.
 CHECKED := build/torch-$(TORCH)-$(notdir $(PYTHON))
 
-# An environment with one version of PyTorch. Where the configuration of pip holds it back, that is left aside.
+# Where the configuration of pip holds a version back, that is left aside: it would also take it away again.
+FREE_PIP := PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT=
+UNHELD := $$(test ! -e $(CURDIR)/$(CHECKED)/free || echo env $(FREE_PIP))
+
+# An environment with one version of PyTorch.
 checkout-of-torch:
 	$(PYTHON) -m venv $(CHECKED)/venv
 	$(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH) || \
-		PIP_CONFIG_FILE=/dev/null PIP_CONSTRAINT= $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH)
+		{ touch $(CHECKED)/free; $(FREE_PIP) $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH); }
 	mkdir -p $(CHECKED)/checkout
 	tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude='*.so' --exclude=_built_with.py \
 		--exclude=__pycache__ . \
 		| tar -x -C $(CHECKED)/checkout
-	$(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
+	$(UNHELD) $(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
 
 # make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own. SHARE=0/3
 # runs a third of it, whose names a hash chooses.
 SHARE := 0/1
 check-torch: checkout-of-torch
-	cd $(CHECKED)/checkout && ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
+	cd $(CHECKED)/checkout && \
+		$(UNHELD) ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
+	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
 	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" \
 		-p tests.conformance.suite_plugin --share $(SHARE) $(SAMPLE)
 
@@ -102,7 +108,7 @@ wheel-of-torch: checkout-of-torch
 # What users do: the wheel beside a torch that is there, which stays as it is.
 check-release:
 	$(CHECKED)/venv/bin/pip uninstall --quiet --yes torch-loom
-	$(CHECKED)/venv/bin/pip install --quiet dist/torch_loom-*.whl
+	$(UNHELD) $(CHECKED)/venv/bin/pip install --quiet dist/torch_loom-*.whl
 	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
 	cd $(CHECKED) && venv/bin/loom doctor && venv/bin/loom run $(CURDIR)/tools/release_check.py
 

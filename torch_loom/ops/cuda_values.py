@@ -29,7 +29,31 @@ _PYTORCH = "pytorch/pytorch"
 # Compared with results that cards gave: tests/cuda/card_values.json.
 _CARDS = "an H200 and an H100, torch 2.11, bit for bit"
 
+
+def _of_lists(*ops: str) -> tuple[str, ...]:
+    return tuple(f"_foreach_{op}{mark}" for op in ops for mark in ("", "_"))
+
+
 CUDA_VALUES: tuple[CudaValue, ...] = (
+    CudaValue(
+        ("add", "add_", "sub", "sub_", "rsub", *_of_lists("add", "sub")),
+        "half precision with a Python number, or with `alpha`",
+        "the number stays a float32; the sum, fused with the product, is rounded once",
+        f"BinaryAddSubKernel.cu, ForeachFunctors.cuh; {_CARDS}",
+    ),
+    CudaValue(
+        _of_lists("mul"),
+        "half precision with Python numbers",
+        "the number stays a float32",
+        f"ForeachFunctors.cuh; {_CARDS}",
+    ),
+    CudaValue(
+        ("addcmul", "addcmul_", "addcdiv", "addcdiv_", *_of_lists("addcmul", "addcdiv")),
+        "floating dtypes",
+        "`value` times the rounded product or quotient is fused into the sum; of `addcmul` with 1 the "
+        "product itself; half precision in float32",
+        f"PointwiseOpsKernel.cu, ForeachPointwiseOp.cu; {_CARDS}",
+    ),
     CudaValue(
         ("arange",),
         "a floating dtype",
@@ -51,8 +75,9 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"ScanUtils.cuh; {_CARDS}",
     ),
     CudaValue(
-        ("div", "div_"),
-        "a tensor of a real floating dtype, or of integers, divided by a Python number, exactly or truncated",
+        ("div", "div_", *_of_lists("div")),
+        "a tensor of a real floating dtype, or of integers, divided by a Python number, exactly or "
+        "truncated, and lists by one number",
         "the product with the reciprocal, which is rounded first",
         f"{_PYTORCH}#186618; BinaryDivTrueKernel.cu; {_CARDS}",
     ),
@@ -100,6 +125,12 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         "unless `stable=True`",
         "2 to 32 equal elements in the order that a bitonic network leaves, more in their own",
         f"{_PYTORCH}#127196; SortUtils.cuh; {_CARDS}",
+    ),
+    CudaValue(
+        ("sqrt", "sqrt_", *_of_lists("sqrt")),
+        "float32 and float64",
+        "rounded once; the CPU's may be off by one unit in the last place",
+        f"CUDA C++ Programming Guide, standard functions; {_CARDS}",
     ),
     CudaValue(
         ("sum", "nansum", "mean", "prod"),

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "torch/core/device.h"
+#include "torch/cuda/arithmetic.h"
 #include "torch/cuda/reductions.h"
 #include "torch/cuda/scans.h"
 #include "torch/cuda/ties.h"
@@ -58,9 +59,7 @@ Tensors divide_by_number(Arguments arguments) {
       self.is_floating_point() ? self.scalar_type() : c10::typeMetaToScalarType(c10::get_default_dtype());
   const double divisor =
       is_number ? arguments[1].toScalar().toDouble() : arguments[1].toTensor().item<double>();
-  const double reciprocal =
-      dtype == at::kDouble ? 1.0 / divisor : static_cast<double>(static_cast<float>(1.0 / divisor));
-  Tensor result = at::mul(self.to(dtype), reciprocal);
+  Tensor result = at::mul(self.to(dtype), rounded_reciprocal(divisor, dtype));
   return {truncates ? result.trunc_() : result};
 }
 
@@ -240,6 +239,26 @@ struct Row {
   OwnKernel kernel;
 };
 constexpr Row kRows[] = {
+    {"aten::_foreach_add", add_scaled_lists<Sum::kAdded, false>},
+    {"aten::_foreach_add_", add_scaled_lists<Sum::kAdded, true>},
+    {"aten::_foreach_addcdiv", add_terms<Term::kQuotient, false>},
+    {"aten::_foreach_addcdiv_", add_terms<Term::kQuotient, true>},
+    {"aten::_foreach_addcmul", add_terms<Term::kProduct, false>},
+    {"aten::_foreach_addcmul_", add_terms<Term::kProduct, true>},
+    {"aten::_foreach_div", divide_lists<false>},
+    {"aten::_foreach_div_", divide_lists<true>},
+    {"aten::_foreach_mul", multiply_lists<false>},
+    {"aten::_foreach_mul_", multiply_lists<true>},
+    {"aten::_foreach_sqrt", exact_roots<false>},
+    {"aten::_foreach_sqrt_", exact_roots<true>},
+    {"aten::_foreach_sub", add_scaled_lists<Sum::kSubtracted, false>},
+    {"aten::_foreach_sub_", add_scaled_lists<Sum::kSubtracted, true>},
+    {"aten::add", add_scaled<Sum::kAdded>},
+    {"aten::add_", add_scaled<Sum::kAdded>},
+    {"aten::addcdiv", add_term<Term::kQuotient, false>},
+    {"aten::addcdiv_", add_term<Term::kQuotient, true>},
+    {"aten::addcmul", add_term<Term::kProduct, false>},
+    {"aten::addcmul_", add_term<Term::kProduct, true>},
     {"aten::arange", range_of_numbers},
     {"aten::copy_", copy_converting},
     {"aten::cumprod", running_product_in_order},
@@ -266,7 +285,12 @@ constexpr Row kRows[] = {
     {"aten::prod", product_in_order},
     {"aten::remainder", divide_whole<Part::kRemainder>},
     {"aten::remainder_", divide_whole<Part::kRemainder>},
+    {"aten::rsub", add_scaled<Sum::kSubtractedFrom>},
     {"aten::sort", sort_slices},
+    {"aten::sqrt", exact_root},
+    {"aten::sqrt_", exact_root},
+    {"aten::sub", add_scaled<Sum::kSubtracted>},
+    {"aten::sub_", add_scaled<Sum::kSubtracted>},
     {"aten::sum", sum_in_order},
     {"aten::topk", top_of_slices},
 };

@@ -98,6 +98,14 @@ void store(const at::Tensor& result, const at::Tensor& out) {
 void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::Tensor>& results) {
   const size_t first = stack.size() - op.num_arguments;
   const auto& formal = op.handle.schema().arguments();
+  if (op.is_foreach) {
+    stack.resize(first);
+    if (op.num_returns == 0) return;  // it has written to the tensors of its list
+    c10::List<at::Tensor> own;
+    for (const at::Tensor& result : results) own.push_back(result.clone());
+    stack.emplace_back(std::move(own));
+    return;
+  }
   std::vector<at::Tensor> outs;
   for (size_t i = 0; i < formal.size(); ++i) {
     const bool is_in_place = i == 0 && !formal[i].is_out() && formal[i].alias_info() != nullptr &&
@@ -117,6 +125,7 @@ void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::T
 
 // Whether the op's own kernel has computed the call; its results are then on the stack.
 bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+  if (op.is_foreach && op.handle.schema().arguments().back().is_out()) return false;
   std::vector<at::Tensor> results;
   {
     const OutputAllocations::Suspended on_host;

@@ -1,10 +1,10 @@
-"""Prints a digest of each result: of sums, running sums, ties, quotients by zero and conversions."""
+"""Prints a digest of each result: of sums, running sums, ties, quotients by zero, fused sums, optimizers."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -148,6 +148,60 @@ def ranges() -> Results:
         yield f"fe/divs2/{name}", x / 1e-3
 
 
+def fused_sums() -> Results:
+    for name, dtype in DTYPES.items():
+        draw = np.random.default_rng(4)
+        x, y, z = (on_device(draw.standard_normal(700), dtype) for _ in range(3))
+        yield f"fe/fe_addcmul/{name}", torch._foreach_addcmul([x], [y], [z], 0.3)[0]
+        yield f"fe/fe_addcdiv/{name}", torch._foreach_addcdiv([x], [y], [z + 9], 0.3)[0]
+        yield f"fe/fe_lerp/{name}", torch._foreach_lerp([x], [y], 0.1)[0]
+        yield f"fe/fe_add_alpha/{name}", torch._foreach_add([x], [y], alpha=0.3)[0]
+        yield f"fe/fe_add/{name}", torch._foreach_add([x], 0.3)[0]
+        yield f"fe/fe_mul/{name}", torch._foreach_mul([x], 0.3)[0]
+        yield f"fe/fe_div/{name}", torch._foreach_div([x], 0.3)[0]
+        yield f"fe/fe_sqrt/{name}", torch._foreach_sqrt([x.abs()])[0]
+        # As gradients whose norm is cut to 1.
+        parameter = x.clone().requires_grad_()
+        parameter.grad = y
+        torch.nn.utils.clip_grad_norm_([parameter], 1.0)
+        if name != "f64":
+            yield f"fe/sub_alpha/{name}", torch.sub(x, y, alpha=0.3)
+            yield f"fe/rsub/{name}", torch.rsub(x, y, alpha=0.3)
+            yield f"fe/addmv/{name}", torch.addcmul(x, y, z)
+
+
+def steps_of(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], dtype: torch.dtype) -> torch.Tensor:
+    draw = np.random.default_rng(3)
+    parameters = [
+        on_device(draw.standard_normal(sizes), dtype).requires_grad_() for sizes in ((300,), (20, 30))
+    ]
+    optimizer = make(parameters)
+    for _ in range(3):
+        for parameter in parameters:
+            parameter.grad = on_device(draw.standard_normal(tuple(parameter.shape)), dtype)
+        optimizer.step()
+    return torch.cat([parameter.detach().flatten() for parameter in parameters])
+
+
+def optimizers() -> Results:
+    optim = torch.optim
+    made: dict[str, Callable[[list[torch.Tensor]], optim.Optimizer]] = {
+        "adamw": lambda p: optim.AdamW(p, lr=1e-2),
+        "adamw_single": lambda p: optim.AdamW(p, lr=1e-2, foreach=False),
+        "adam": lambda p: optim.Adam(p, weight_decay=0.1),
+        "sgd": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3),
+        "sgd_single": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3, foreach=False),
+        "nesterov": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+        "rmsprop": lambda p: optim.RMSprop(p),
+        "adagrad": lambda p: optim.Adagrad(p),
+    }
+    for name, dtype in DTYPES.items():
+        for kind, make in made.items():
+            # In float16 its variances vanish, and 0 / 0 is NaN, whose other bits are the processor's.
+            if (kind, name) != ("adam", "f16"):
+                yield f"opt/{kind}/{name}", steps_of(make, dtype)
+
+
 def digest(result: torch.Tensor) -> str:
     raw = result.contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(raw.tobytes()).hexdigest()[:16]
@@ -155,7 +209,7 @@ def digest(result: torch.Tensor) -> str:
 
 GROUPS = (
     *(sums, sums_of_narrow_numbers, sums_over_blocks, sums_of_images, sums_of_views),
-    *(ties, quotients, ranges),
+    *(ties, quotients, ranges, fused_sums, optimizers),
 )
 
 if __name__ == "__main__":
