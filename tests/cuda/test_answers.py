@@ -73,3 +73,7 @@ def test_an_op_without_a_kernel_for_cuda_has_none(warm_python: PythonRunner) -> 
 
 def test_medians_of_repeated_slices(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "medians_of_repeated_slices.py")
+
+
+def test_outs_of_own_kernels(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "outs_of_own_kernels.py")

@@ -1,5 +1,6 @@
 #include "torch/ops/engine_call.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -93,11 +94,48 @@ void store(const at::Tensor& result, const at::Tensor& out) {
   out.copy_(result);
 }
 
+bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
+  const auto optional = formal.real_type()->cast<c10::OptionalType>();
+  const c10::TypePtr type = optional ? optional->getElementType() : formal.real_type();
+  return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
+}
+
+// The outs of a call, or the operand that it changes in place.
+std::vector<at::Tensor> written_by(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto& formal = op.handle.schema().arguments();
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < formal.size(); ++i) {
+    const bool is_in_place = i == 0 && formal[i].alias_info() != nullptr && formal[i].alias_info()->isWrite();
+    if (formal[i].is_out() || is_in_place) written.push_back(arguments[i].toTensor());
+  }
+  return written;
+}
+
+// Whether what the call writes to can take the results of a kernel of ours. Otherwise the engine's kernel is
+// called, which says what is wrong.
+bool can_take_results(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
+  const auto& formal = op.handle.schema().arguments();
+  if (op.is_foreach) return !formal.back().is_out();
+  if (!op.writes) return true;
+  const std::vector<at::Tensor> written = written_by(op, arguments);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    for (const at::Tensor& out : written) {
+      if (names_dtype(formal[i], arguments[i]) && arguments[i].toScalarType() != out.scalar_type())
+        return false;
+      if (is_tensor(arguments[i]) &&
+          at::get_overlap_status(out, arguments[i].toTensor()) == at::MemOverlapStatus::Partial)
+        return false;
+    }
+  }
+  const bool has_places = written.size() == 2;  // beside values, as those of topk
+  return !has_places || (written[0].scalar_type() == arguments[0].toTensor().scalar_type() &&
+                         written[1].scalar_type() == Type::Long);
+}
+
 // Leaves on the stack what a kernel of ours has computed, in the place of its arguments: in what the op
 // writes to, or in memory of the device.
 void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::Tensor>& results) {
   const size_t first = stack.size() - op.num_arguments;
-  const auto& formal = op.handle.schema().arguments();
   if (op.is_foreach) {
     stack.resize(first);
     if (op.num_returns == 0) return;  // it has written to the tensors of its list
@@ -106,16 +144,11 @@ void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::T
     stack.emplace_back(std::move(own));
     return;
   }
-  std::vector<at::Tensor> outs;
-  for (size_t i = 0; i < formal.size(); ++i) {
-    const bool is_in_place = i == 0 && !formal[i].is_out() && formal[i].alias_info() != nullptr &&
-                             formal[i].alias_info()->isWrite();
-    if (!formal[i].is_out() && !is_in_place) continue;
-    outs.push_back(stack[first + i].toTensor());
-    TORCH_CHECK(!is_in_place || outs[0].layout() != c10::kStrided || outs[0].sizes() == results[0].sizes(),
-                "output with shape ", outs[0].sizes(), " doesn't match the broadcast shape ",
-                results[0].sizes());
-  }
+  const std::vector<at::Tensor> outs = written_by(op, c10::ArrayRef<c10::IValue>(stack).slice(first));
+  const bool is_in_place = !outs.empty() && !op.handle.schema().arguments().back().is_out();
+  TORCH_CHECK(!is_in_place || outs[0].layout() != c10::kStrided || outs[0].sizes() == results[0].sizes(),
+              "output with shape ", outs[0].sizes(), " doesn't match the broadcast shape ",
+              results[0].sizes());
   stack.resize(first);
   for (size_t i = 0; i < results.size(); ++i) {
     if (i < outs.size() && !results[i].is_same(outs[i])) store(results[i], outs[i]);
@@ -125,11 +158,12 @@ void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::T
 
 // Whether the op's own kernel has computed the call; its results are then on the stack.
 bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
-  if (op.is_foreach && op.handle.schema().arguments().back().is_out()) return false;
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments);
+  if (!can_take_results(op, arguments)) return false;
   std::vector<at::Tensor> results;
   {
     const OutputAllocations::Suspended on_host;
-    results = op.own_kernel(c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments));
+    results = op.own_kernel(arguments);
   }
   if (!results.empty()) put_results(op, stack, results);
   return !results.empty();
@@ -236,12 +270,6 @@ class WideCall {
     at::Tensor wide = formal.is_out() ? empty_wide(tensor) : tensor.to(wide_of(tensor.scalar_type()));
     if (is_written) written_.push_back({tensor, wide});
     return wide;
-  }
-
-  static bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
-    const auto optional = formal.real_type()->cast<c10::OptionalType>();
-    const c10::TypePtr type = optional ? optional->getElementType() : formal.real_type();
-    return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
   }
 
   at::Tensor narrow(const at::Tensor& wide) const {
