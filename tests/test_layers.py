@@ -37,7 +37,8 @@ CPP_LAYERS = {
 # csrc/torch in order. Hooks and the profiler do not know kernels; rooms within their room do. All may include
 # what is outside csrc/torch.
 TORCH_ROOMS = [
-    *("core", "engine", "random", "numerics", "cuda", "ops", "memory", "loans", "inference", "dispatch"),
+    *("core", "engine", "random", "numerics", "cuda", "cuda/values", "ops", "memory", "loans", "inference"),
+    "dispatch",
     *("kernels", "kernels/attention", "kernels/semi_structured", "hooks", "profiler", "launch", "bindings"),
 ]
 # The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.

@@ -1,6 +1,6 @@
 """Values that CUDA's kernels define otherwise than the CPU's, which hold under the device name cuda.
 
-Their kernels are ``csrc/torch/cuda/values.cpp``. Imports nothing of PyTorch.
+Their kernels are ``csrc/torch/cuda/values/values.cpp``. Imports nothing of PyTorch.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ void prepare_integer_division(torch::jit::Stack& stack, size_t num_arguments, bo
   const Tensor& divisor = stack[first + 1].toTensor();
   const bool divides_whole = dividend.isTensor() ? is_whole(dividend.toTensor()) : !dividend.isDouble();
   if (!divides_whole || !is_whole(divisor) || divisor.is_meta()) return;
-  // CUDA's quotients by zero and of the least number are computed apart (torch/cuda/values.cpp).
+  // CUDA's quotients by zero and of the least number are computed apart (torch/cuda/values/values.cpp).
   const bool is_strided = divisor.layout() == c10::kStrided &&
                           (!dividend.isTensor() || dividend.toTensor().layout() == c10::kStrided);
   if (takes_zeros && device_type() == c10::DeviceType::CUDA && is_strided) return;

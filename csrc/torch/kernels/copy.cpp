@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "torch/core/registration.h"
-#include "torch/cuda/values.h"
+#include "torch/cuda/values/values.h"
 #include "torch/dispatch/implicit_sync.h"
 #include "torch/dispatch/unboxed.h"
 #include "torch/inference/no_values.h"

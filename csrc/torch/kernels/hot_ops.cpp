@@ -1,6 +1,6 @@
 // The ops that run without the boxed kernel's stack: `unboxed` in the op table.
 #include "torch/core/registration.h"
-#include "torch/cuda/arithmetic.h"
+#include "torch/cuda/values/arithmetic.h"
 #include "torch/dispatch/unboxed.h"
 #include "torch/generated/unboxed_headers.inc"
 #include "torch/kernels/register.h"
@@ -39,7 +39,7 @@ template <>
 struct Hot<at::_ops::_log_softmax_backward_data>
     : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
 
-// Where the boxed kernel has more than the engine's: values of CUDA's own (torch/cuda/values.h).
+// Where the boxed kernel has more than the engine's: values of CUDA's own (torch/cuda/values/values.h).
 template <typename At, typename... Arguments>
 torch::jit::Stack run_as_boxed(const Arguments&... arguments) {
   static const Op& op = Op::named(At::name, At::overload_name);

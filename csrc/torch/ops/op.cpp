@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "runtime/simulated_clock.h"
-#include "torch/cuda/values.h"
+#include "torch/cuda/values/values.h"
 #include "torch/engine/engine.h"
 
 namespace loom::glue {

@@ -83,7 +83,7 @@ def divide_by_zeros(name: str) -> None:
 
         return tables.make_pointwise(is_within)(value)
 
-    # As `cuda_values` says, and csrc/torch/cuda/values.cpp computes it: by 1, which stands for 0, and
+    # As `cuda_values` says, and csrc/torch/cuda/values/values.cpp computes it: by 1, which stands for 0, and
     # what that gives is replaced.
     def filled(lower: Any) -> Any:
         divide = guarded(lower)

@@ -1,4 +1,4 @@
-#include "torch/cuda/scans.h"
+#include "torch/cuda/values/scans.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -9,7 +9,7 @@
 #include <bit>
 #include <functional>
 
-#include "torch/cuda/reductions.h"
+#include "torch/cuda/values/reductions.h"
 
 namespace loom::glue {
 

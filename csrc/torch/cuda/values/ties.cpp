@@ -1,4 +1,4 @@
-#include "torch/cuda/ties.h"
+#include "torch/cuda/values/ties.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>

@@ -1,4 +1,4 @@
-#include "torch/cuda/reductions.h"
+#include "torch/cuda/values/reductions.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>

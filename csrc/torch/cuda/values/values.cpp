@@ -1,4 +1,4 @@
-#include "torch/cuda/values.h"
+#include "torch/cuda/values/values.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "torch/core/device.h"
-#include "torch/cuda/arithmetic.h"
-#include "torch/cuda/reductions.h"
-#include "torch/cuda/scans.h"
-#include "torch/cuda/ties.h"
+#include "torch/cuda/values/arithmetic.h"
+#include "torch/cuda/values/reductions.h"
+#include "torch/cuda/values/scans.h"
+#include "torch/cuda/values/ties.h"
 
 namespace loom::glue {
 

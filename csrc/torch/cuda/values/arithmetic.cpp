@@ -1,4 +1,4 @@
-#include "torch/cuda/arithmetic.h"
+#include "torch/cuda/values/arithmetic.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
