@@ -38,7 +38,7 @@ namespace {
 namespace symmetric = c10d::symmetric_memory;
 using Clock = std::chrono::steady_clock;
 
-// When the process began to end; what is on its way to other ranks then has a little time. 0: not yet.
+// When the process began to end: pending signals then have a little time left. 0: not yet.
 std::atomic<int64_t> ended_at{0};
 constexpr std::chrono::seconds kGrace{3};
 constexpr size_t kMostMs = size_t{1} << 40;  // of a timeout, which is counted in nanoseconds
@@ -63,7 +63,7 @@ class Memory {
 };
 using MemoryRef = std::shared_ptr<const Memory>;
 
-// What one allocation has: the user's bytes, and the pad of signals behind them.
+// Of an allocation: the user's bytes, and the pad of signals behind them.
 struct Layout {
   static constexpr size_t kAlignment = 16;
   size_t size = 0, pad_bytes = 0;
@@ -76,7 +76,7 @@ struct Peer {
   std::unique_ptr<Process> process;  // null: this one
 };
 
-// What ranks of a group have of one another's memory; signals on their way keep it.
+// The memory of all ranks of a group, mapped here; pending signals keep it.
 struct Peers {
   int rank = 0;
   Layout layout;
@@ -344,7 +344,7 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
       one.memory = std::make_shared<const Memory>(received.address);
       if (process != getpid()) one.process = std::make_unique<Process>(process);
     }
-    // Nobody frees what another has not received yet, or ends.
+    // No rank frees its memory or ends before all have received it.
     std::vector<std::string> all_received;
     for (int rank = 0; rank < info.world_size; ++rank) all_received.push_back(key(rank, -1));
     info.store->set(key(info.rank, -1), std::vector<uint8_t>{1});

@@ -4,9 +4,9 @@
 
 namespace loom::distributed {
 
-// Makes it PyTorch's for the device type; once.
+// Registers it with PyTorch for the device type; once.
 void provide_symmetric_memory();
-// Waits for signals end soon, as the process does.
+// The process is ending: signals that still wait for other ranks fail within seconds.
 void end_signals() noexcept;
 
 }  // namespace loom::distributed

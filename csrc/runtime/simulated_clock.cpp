@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "runtime/cost_cache.h"
+#include "runtime/costs.h"
 #include "runtime/joint_steps.h"
-#include "runtime/kept_record.h"
 #include "runtime/time_lines.h"
 #include "runtime/worlds.h"
 #include "util/spin.h"
@@ -22,29 +19,6 @@
 namespace loom::runtime::simulated {
 
 std::atomic<bool> detail::on{false};
-
-struct Unknown;
-
-// A cost that is put off: calls that are not described name it by its number, see last_cost().
-struct PutOff {
-  Unknown* unknown;         // while it is not estimated
-  int64_t nanoseconds = 0;  // afterwards
-};
-int64_t number_of_place(size_t place) { return -2 - static_cast<int64_t>(place); }
-size_t place_of_number(int64_t number) { return static_cast<size_t>(-2 - number); }
-
-// A cost that is not estimated yet, and what the estimator needs for it.
-struct Unknown {
-  CallKey key{};
-  uint32_t chip = 0;
-  bool is_move = false;
-  Move move = Move::kOnDevice;
-  size_t bytes = 0;
-  std::string name;
-  KeptRecord record;
-  std::atomic<int64_t> nanoseconds{-1};
-  int64_t number = kNoCost;  // of its PutOff, if it has one
-};
 
 namespace {
 
@@ -66,13 +40,6 @@ constexpr size_t kMaxUnknown = 1 << 15;
 // That are laid on the time lines while other threads' commands wait.
 constexpr size_t kStepsAtOnce = 1 << 12;
 
-// Of kernels, 16 MB; afterwards a call is described until its cost is known.
-constexpr size_t kMaxPutOff = 1 << 20;
-
-struct KeyHash {
-  size_t operator()(const CallKey& key) const noexcept { return key.first; }
-};
-
 // Of a thread; looked up once a command.
 struct Own {
   Span last;
@@ -87,8 +54,8 @@ class Clock final : public TapeReader, public clock::Source {
  public:
   explicit Clock(const Estimator& estimator)
       : TapeReader(kBegins, kEnds, kinds_of({CommandKind::kKernel})),
-        estimator_(estimator),
-        costs_(estimator.attributes) {
+        describe_(estimator.describe),
+        costs_(estimator) {
     seen_ = &worlds_[0];
   }
 
@@ -136,18 +103,18 @@ class Clock final : public TapeReader, public clock::Source {
     }
   }
 
-  bool decides_cost(const char* argument) const noexcept { return costs_.decides(argument); }
+  bool decides_cost(const char* argument) const noexcept { return costs_.known().decides(argument); }
 
   void run_kernel(int device, int64_t stream, int64_t cost) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
       World& world = this->world();
-      const PutOff known{nullptr, cost};
-      const PutOff& own_cost = cost >= 0 ? known : put_off_[place_of_number(cost)];
-      if (own_cost.unknown == nullptr) {
-        run(world, world.line_of(device), device, place_of(stream), own_cost.nanoseconds);
+      Step step = step_of(world, device, place_of(stream));
+      costs_.find_number(step, cost);
+      if (step.unknown == nullptr) {
+        run(world, world.line_of(device), device, step.place, step.nanoseconds);
       } else {
-        submit(step_of(world, device, place_of(stream), own_cost.unknown));
+        submit(step);
       }
     }
     if (must_settle_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -161,7 +128,7 @@ class Clock final : public TapeReader, public clock::Source {
     figures_of(device);
     auto joint = std::make_shared<Joint>();
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    Step step = step_of(world(), device, place_of(stream), nullptr);
+    Step step = step_of(world(), device, place_of(stream));
     step.nanoseconds = nanoseconds;
     step.joint = joint.get();
     joint_steps_.hold(joint);
@@ -218,18 +185,16 @@ class Clock final : public TapeReader, public clock::Source {
   // Asks for the costs of all that has been put off, and lays it on the time lines. No lock is held while the
   // estimator works, which needs the interpreter's. What it throws leaves the steps put off.
   void settle() {
-    std::vector<std::shared_ptr<Unknown>> asked;
+    Unknowns asked;
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
       if (steps_.empty()) return;
-      asked = unknown_;
+      asked = costs_.unknown();
     }
-    for (const auto& unknown : asked) {
-      if (unknown->nanoseconds.load() < 0) unknown->nanoseconds = std::max<int64_t>(estimate(*unknown), 0);
-    }
+    costs_.ask(asked);
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      for (const auto& unknown : asked) costs_.insert(unknown->key, unknown->nanoseconds.load());
+      costs_.learn(asked);
     }
     for (bool is_done = false; !is_done;) {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
@@ -262,7 +227,7 @@ class Clock final : public TapeReader, public clock::Source {
         return line.figures;
       }
     }
-    const DeviceFigures figures = estimator_.describe(device);
+    const DeviceFigures figures = describe_(device);
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     DeviceLine& line = world().line_of(device);
     line.figures = figures;
@@ -271,19 +236,13 @@ class Clock final : public TapeReader, public clock::Source {
     return figures;
   }
 
-  int64_t estimate(const Unknown& unknown) const {
-    if (unknown.is_move) return estimator_.move_ns(unknown.chip, unknown.move, unknown.bytes);
-    return estimator_.kernel_ns(unknown.chip, unknown.name.c_str(), unknown.record.record(),
-                                unknown.record.outputs());
-  }
-
   // The path of every op: one lock, no allocation while nothing is put off.
   bool run_known(const Command& command) {
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
     World& world = this->world();
     DeviceLine& line = world.line_of(command.device);
     if (!line.is_described || command.op == nullptr) return false;
-    const int64_t nanoseconds = costs_.find(costs_.key_of(line.figures.chip, command));
+    const int64_t nanoseconds = costs_.known().find(costs_.known().key_of(line.figures.chip, command));
     if (nanoseconds < 0) return false;
     own.last_cost = nanoseconds;
     run(world, line, command.device, place_of(command.stream), nanoseconds);
@@ -296,15 +255,14 @@ class Clock final : public TapeReader, public clock::Source {
       own.last = lay(world, line, place, nanoseconds, own.replays == 0);
       return;
     }
-    Step step = step_of(world, device, place, nullptr);
+    Step step = step_of(world, device, place);
     step.nanoseconds = nanoseconds;
     submit(step);
   }
 
-  static Step step_of(World& world, int device, size_t place, Unknown* unknown) {
+  static Step step_of(World& world, int device, size_t place) {
     Step step;
     step.world = &world;
-    step.unknown = unknown;
     step.device = device;
     step.place = static_cast<uint16_t>(place);
     step.is_issued = own.replays == 0;
@@ -325,7 +283,7 @@ class Clock final : public TapeReader, public clock::Source {
       step.nanoseconds = own.said_ns;
       return submit(step);
     }
-    submit(step, costs_.key_of(chip, command), [&](Unknown& unknown) {
+    submit(step, costs_.known().key_of(chip, command), [&](Unknown& unknown) {
       unknown.chip = chip;
       unknown.name = command.name;
       unknown.record = KeptRecord({command.op, command.inputs, command.attributes}, command.outputs);
@@ -356,21 +314,13 @@ class Clock final : public TapeReader, public clock::Source {
   void submit(Step step, const CallKey& key, const F& describe) {
     {
       const std::lock_guard<driver::SpinMutex> lock(mutex_);
-      if (find_cost(step, key)) return submit_noted(step);
+      if (costs_.find(step, key)) return submit_noted(step);
     }
     auto unknown = std::make_shared<Unknown>();
     unknown->key = key;
     describe(*unknown);
     const std::lock_guard<driver::SpinMutex> lock(mutex_);
-    if (!find_cost(step, key)) {
-      step.unknown = unknown.get();
-      places_.emplace(key, unknown.get());
-      if (!unknown->is_move && put_off_.size() < kMaxPutOff) {
-        unknown->number = number_of_place(put_off_.size());
-        put_off_.push_back({unknown.get()});
-      }
-      unknown_.push_back(std::move(unknown));
-    }
+    if (!costs_.find(step, key)) costs_.put_off(step, std::move(unknown));
     submit_noted(step);
   }
 
@@ -378,15 +328,6 @@ class Clock final : public TapeReader, public clock::Source {
   void submit_noted(const Step& step) {
     if (step.unknown != nullptr) own.last_cost = step.unknown->number;
     submit(step);
-  }
-
-  // With the mutex held: whether a cost is known, or at least what to ask.
-  bool find_cost(Step& step, const CallKey& key) const {
-    step.nanoseconds = costs_.find(key);
-    if (step.nanoseconds >= 0) return true;
-    const auto found = places_.find(key);
-    step.unknown = found == places_.end() ? nullptr : found->second;
-    return step.unknown != nullptr;
   }
 
   Step step_of(const Command& command, Act act) {
@@ -408,7 +349,7 @@ class Clock final : public TapeReader, public clock::Source {
       return;
     }
     steps_.push_back(step);
-    if (steps_.size() >= kMaxSteps || unknown_.size() >= kMaxUnknown || tape::num_readers() > 1) {
+    if (steps_.size() >= kMaxSteps || costs_.num_unknown() >= kMaxUnknown || tape::num_readers() > 1) {
       must_settle_.store(true, std::memory_order_relaxed);
     }
   }
@@ -425,12 +366,7 @@ class Clock final : public TapeReader, public clock::Source {
       own.last = joint_steps_.take(step, nanoseconds);
       steps_.pop_front();
     }
-    for (const auto& unknown : unknown_) {
-      if (unknown->number == kNoCost) continue;
-      put_off_[place_of_number(unknown->number)] = {nullptr, unknown->nanoseconds.load()};
-    }
-    unknown_.clear();
-    places_.clear();
+    costs_.forget_unknown();
     must_settle_.store(false, std::memory_order_relaxed);
     return true;
   }
@@ -457,16 +393,13 @@ class Clock final : public TapeReader, public clock::Source {
     submit(step_of(command, act));
   }
 
-  const Estimator estimator_;
+  const std::function<DeviceFigures(int device)> describe_;
   driver::SpinMutex mutex_;
-  CostCache costs_;
+  Costs costs_;
   // What waits for costs, in the order of the program. They are asked for when a time is read, so that a
   // program which reads none does not pay for them.
   std::deque<Step> steps_;
   JointSteps joint_steps_;
-  std::vector<std::shared_ptr<Unknown>> unknown_;
-  std::unordered_map<CallKey, Unknown*, KeyHash> places_;
-  std::deque<PutOff> put_off_;  // grows only
   std::atomic<bool> must_settle_{false};
   std::mutex worlds_mutex_;
   std::map<int64_t, World> worlds_;
