@@ -32,7 +32,8 @@ from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips import uncertainty
-from torch_loom.chips.cost import CostModel, Kernel, Op, calibration, sweep
+from torch_loom.chips.cost import CostModel, Kernel, calibration, sweep
+from torch_loom.chips.cost.calls import in_tf32
 from torch_loom.chips.cost.lower import lower
 
 COMMAND = "python -m benchmarks.clock_error"
@@ -117,17 +118,6 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def in_tf32(op: Op) -> Op:
-    """Return a convolution of float32 as one of TF32, any other op as it is."""
-    if not op.name.startswith("convolution"):
-        return op
-    inputs, outputs = (
-        tuple(each._replace(dtype="tf32") if each.dtype == "float32" else each for each in tensors)
-        for tensors in (op.inputs, op.outputs)
-    )
-    return op._replace(inputs=inputs, outputs=outputs)
-
-
 def step_kernels(row: dict[str, Any]) -> Counter[Kernel]:
     """Return the kernels of one step of a model, and how often each runs."""
     dtype = getattr(torch, row["dtype"])
@@ -137,7 +127,7 @@ def step_kernels(row: dict[str, Any]) -> Counter[Kernel]:
     batch = hf_models.inputs(row["model"], row["shape"], dtype, "meta")
     ops = traced_ops.trace(lambda: hf_models.step(model, batch, optimizer))
     if row.get("tf32"):
-        ops = [in_tf32(op) for op in ops]
+        ops = [in_tf32(op) if op.name.startswith("convolution") else op for op in ops]
     kernels = Counter(kernel for op in ops for kernel in lower(op))
     return Counter({kernel: count for kernel, count in kernels.items() if kernel.family not in LINKS})
 

@@ -136,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DataError as error:
         print(error, file=sys.stderr)
         return 2
+    torch.backends.cudnn.allow_tf32 = False  # as where these were recorded
     steps = []
     for row in rows:
         each = planned(options.chip, row)

@@ -46,6 +46,19 @@ def test_the_same_times_in_every_launch_mode_and_driver(fork_loom: PythonRunner)
     assert 0 < found[0][0] * 1e-3 <= found[0][1] <= found[0][2]
 
 
+@pytest.mark.parametrize(("chip", "gain"), [("h100", 3.0), ("t4", 1.0), ("loom1", 1.0)])
+def test_products_of_float32_take_tf32s_time_where_it_is_allowed(
+    fork_loom: PythonRunner, chip: str, gain: float
+) -> None:
+    env = {"TORCH_LOOM_CLOCK": "simulated", "TORCH_LOOM_CHIP": chip, "TORCH_LOOM_DRIVER": "null"}
+    fast, product, slow, slow_product, *again = json.loads(
+        fork_loom(PROGRAMS / "products_in_tf32.py", env).stdout
+    )
+    assert again == [fast, product]
+    for whole, rounded in ((slow, fast), (slow_product, product)):
+        assert whole == rounded if gain == 1.0 else whole > gain * rounded
+
+
 def test_streams_overlap_and_each_runs_in_order() -> None:
     first, second = torch.loom.Stream(), torch.loom.Stream()
     torch.loom.synchronize()

@@ -12,7 +12,7 @@ from torch_loom.chips import topologies
 from torch_loom.chips.chip import Chip
 from torch_loom.chips.collectives import collective_seconds
 from torch_loom.chips.cost import CostModel, Kernel, launches
-from torch_loom.chips.cost.calls import Operand, of_command
+from torch_loom.chips.cost.calls import Operand, in_tf32, of_command
 from torch_loom.chips.cost.lower import ATTRIBUTES, lower
 
 logger = logging.getLogger("torch_loom")
@@ -23,6 +23,8 @@ MOVES = (
     *("peer", "fill"),
 )
 _IN_MEMORY = ("copy", "fill")
+# Of products and convolutions of float32: the program lets libraries compute them in TF32.
+_ALLOWS_TF32 = "allow_tf32"
 
 
 class Estimator:
@@ -32,7 +34,7 @@ class Estimator:
         attributes: names of the arguments of ops that decide costs, beside tensors.
     """
 
-    attributes = ATTRIBUTES
+    attributes = (*ATTRIBUTES, _ALLOWS_TF32)
 
     def __init__(self, chip_of: Callable[[int], Chip]) -> None:
         self._chip_of = chip_of
@@ -61,6 +63,8 @@ class Estimator:
         if "launch" in attributes:
             return round(self.launch_time(chip, inputs, attributes["launch"]).total_ns)
         op = of_command(name, inputs, outputs, attributes)
+        if _ALLOWS_TF32 in attributes and self._chips[chip].tf32:
+            op = in_tf32(op)
         try:
             return round(model.total_ns(lower(op)))
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:

@@ -84,6 +84,7 @@ void Lending::begin_description() {
     }
     if (i < loans_.size()) add(loans_[i], loans_[i].is_written_first);
   }
+  if (allows_tf32_ && (dtypes_ & set_of({at::kFloat})) != 0) description_->add_attribute("allow_tf32", true);
 }
 
 Lending::~Lending() {
@@ -107,13 +108,24 @@ void Lending::keep_news() {
   op_.plans.put(plan_key_, plan_);
 }
 
+// Whether the program lets a card's libraries compute such products of float32 in TF32, which is faster.
+bool allows_tf32(runtime::ShapeClass shape_class) {
+  using runtime::ShapeClass;
+  if (shape_class != ShapeClass::kConvolution && shape_class != ShapeClass::kMatmul) [[likely]]
+    return false;
+  const auto op = shape_class == ShapeClass::kMatmul ? at::Float32Op::MATMUL : at::Float32Op::CONV;
+  const at::Float32Precision asked = at::globalContext().float32Precision(at::Float32Backend::CUDA, op);
+  return asked == at::Float32Precision::TF32;
+}
+
 // The path of an op looks its device up here, once.
 void Lending::choose(const runtime::Runtime& seen, int device) {
   target_ = &seen.device(device);
   device_ = device;
   const auto dtype = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
   const auto is_strict = static_cast<uint64_t>(is_deterministic_wanted(op_.alert));
-  mix(op_.record.id, dtype << 1 | is_strict);
+  allows_tf32_ = target_->chip().is_gpu && allows_tf32(op_.record.shape_class);
+  mix(op_.record.id, dtype << 2 | static_cast<uint64_t>(allows_tf32_) << 1 | is_strict);
 }
 
 void Lending::learn_outputs() {

@@ -258,6 +258,7 @@ class Lending {
   bool by_keys_ = false;
   bool has_host_operands_ = false;
   bool writes_list_ = false;
+  bool allows_tf32_ = false;
   runtime::InPlace in_place_;  // set when the stream runs kernels in this thread
   runtime::StreamRef stream_;  // that stream, once it was asked for
   KeyMixer key_;               // of all that decides what the kernel allocates and costs

@@ -11,7 +11,7 @@ import torch
 
 from torch_loom.chips.cost.records import Op, Tensor
 
-__all__ = ["Operand", "described", "of_call", "of_command"]
+__all__ = ["Operand", "described", "in_tf32", "of_call", "of_command"]
 
 _OP_NAME = re.compile(r"\w+::\w+")
 
@@ -61,6 +61,15 @@ def of_command(
     if not count:
         return Op(base, read, made, attributes)
     return Op(base, read, () if base.endswith("_") else made, attributes, (len(read) // count,) * count)
+
+
+def in_tf32(op: Op) -> Op:
+    """Return a product or a convolution of float32 as one of TF32."""
+    inputs, outputs = (
+        tuple(each._replace(dtype="tf32") if each.dtype == "float32" else each for each in tensors)
+        for tensors in (op.inputs, op.outputs)
+    )
+    return op._replace(inputs=inputs, outputs=outputs)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

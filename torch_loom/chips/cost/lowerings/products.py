@@ -37,7 +37,8 @@ def _matmul_kernels(
                 item_bytes=from_dtype,
             )
         ]
-    family = "matmul" if dtype in NARROW else "matmul_vector" if batch == 1 else "batched_matmul_vector"
+    on_matrix_units = dtype in MATRIX_UNITS
+    family = "matmul" if on_matrix_units else "matmul_vector" if batch == 1 else "batched_matmul_vector"
     return [
         Kernel(
             *(family, dtype, read, written, read + written),
