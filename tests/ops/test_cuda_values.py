@@ -18,7 +18,7 @@ def names_in(text: str) -> set[str]:
 
 
 def test_the_core_has_a_kernel_for_each_value() -> None:
-    text = (CSRC / "cuda" / "values.cpp").read_text(encoding="utf-8")
+    text = (CSRC / "cuda" / "values" / "values.cpp").read_text(encoding="utf-8")
     assert names_in(text) == {op for value in CUDA_VALUES for op in value.ops}
     assert all(value.source and value.where and value.value for value in CUDA_VALUES)
 
