@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import clock_truth, kernel_names, memory_error
-from benchmarks.clock_error import in_tf32, read_steps
+from benchmarks.clock_error import read_steps
 from torch_loom.chips.cost import sweep
 from torch_loom.chips.cost.families import FAMILIES
 
@@ -62,13 +62,3 @@ def test_own_measurements_can_be_read_and_name_their_card() -> None:
         else:
             assert len(memory_error.read(path)) > 100
     assert sorted(kinds.values()) == ["other", "steps", "steps", "sweep", "sweep"]
-
-
-def test_only_convolutions_of_float32_are_made_in_tf32() -> None:
-    convolution = sweep.describe("conv2d", [8, 64, 28, 64, 3, 1], "float32")
-    assert {each.dtype for each in in_tf32(convolution).inputs} == {"tf32"}
-    for same in (
-        sweep.describe("conv2d", [8, 64, 28, 64, 3, 1], "float16"),
-        sweep.describe("mm", [8, 64, 28], "float32"),
-    ):
-        assert in_tf32(same) == same

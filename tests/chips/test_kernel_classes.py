@@ -10,6 +10,7 @@ import pytest
 
 from torch_loom import chips
 from torch_loom.chips.cost import Op, Tensor, calibration, sweep
+from torch_loom.chips.cost.calls import in_tf32
 from torch_loom.chips.cost.formulas import BATCHED, FUSED, IMPLICIT, algorithm
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import model
@@ -17,6 +18,17 @@ from torch_loom.errors import ChipError
 
 DATA = Path(__file__).parent / "data"
 CONVOLUTIONS: list[dict[str, Any]] = json.loads((DATA / "neusight_convolutions.json").read_bytes())["rows"]
+
+
+def test_what_is_of_float32_runs_on_matrix_units_in_tf32() -> None:
+    for op, shape, family in (
+        ("conv2d", [8, 64, 28, 64, 3, 1], "convolution_tf32"),
+        ("mm", [8, 64, 28], "matmul"),
+    ):
+        kernel = lower(in_tf32(sweep.describe(op, shape, "float32")))[-1]
+        assert (kernel.family, kernel.dtype, kernel.item_bytes) == (family, "tf32", 4)
+        narrow = sweep.describe(op, shape, "float16")
+        assert in_tf32(narrow) == narrow
 
 
 def test_the_class_of_convolutions_is_the_one_that_ran() -> None:
