@@ -53,3 +53,7 @@ def test_the_reader_of_flight_recorders_finds_what_differs(fork_cuda: PythonRunn
 
 def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
+
+
+def test_ranks_that_the_system_cannot_watch(fork_loom: PythonRunner) -> None:
+    fork_loom(PROGRAMS / "unwatchable_ranks.py", SETTINGS)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 
@@ -30,6 +31,14 @@ Error refused(const char* what) {
 uint64_t inode_of(const char* path) {
   struct stat found{};
   return stat(path, &found) == 0 ? static_cast<uint64_t>(found.st_ino) : 0;
+}
+
+bool is_gone(int process) {
+  std::string line;
+  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), line);
+  const size_t state = line.rfind(')') + 2;  // behind the name, which may have any letters
+  if (state < line.size()) return line[state] == 'Z' || line[state] == 'X';
+  return kill(process, 0) == -1 && errno == ESRCH;
 }
 
 }  // namespace
@@ -79,15 +88,15 @@ Segment::~Segment() {
   if (file_ != -1) close(file_);
 }
 
-Process::Process(int id) : file_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
+Process::Process(int id) : id_(id), file_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
 
 Process::~Process() {
   if (file_ != -1) close(file_);
 }
 
 bool Process::has_ended() const noexcept {
-  // It ended before it could be watched.
-  if (file_ == -1) return true;
+  // It ended before it could be watched, or cannot be: old kernels and some containers lack the call.
+  if (file_ == -1) return is_gone(id_);
   pollfd entry{file_, POLLIN, 0};
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
 }

@@ -83,7 +83,7 @@ class Process {
   bool has_ended() const noexcept;
 
  private:
-  const int file_;
+  const int id_, file_;
 };
 
 // Processes that can map each other's segments have the same.
