@@ -72,6 +72,7 @@ checkout-of-torch:
 	$(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH) || \
 		{ touch $(CHECKED)/free; $(FREE_PIP) $(CHECKED)/venv/bin/pip install --quiet torch==$(TORCH); }
 	mkdir -p $(CHECKED)/checkout
+	find $(CHECKED)/checkout -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 	tar -c --exclude=./build --exclude=./.venv --exclude=./.git --exclude='*.so' --exclude=_built_with.py \
 		--exclude=__pycache__ . \
 		| tar -x -C $(CHECKED)/checkout
