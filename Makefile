@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := 2.13.0
+# The Triton that the tests are run with. PyTorch's builds for CUDA bring their own.
+TRITON := $(if $(filter x86_64,$(shell uname -m)),triton==3.8.0)
 STAMP := $(VENV)/.loom-dependencies
 WHEEL_VENV := build/wheel-venv
 TENSORFLOW_VENV := build/tensorflow-venv
@@ -176,7 +178,7 @@ $(STAMP): pyproject.toml
 	touch $@
 
 $(EXTENSION): $(STAMP) $(CPP) $(GENERATED) setup.py
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,examples,test,lint,release]"
+	$(BIN)/pip install --quiet --no-build-isolation --editable ".[demo,examples,test,lint,release]" $(TRITON)
 	touch $@
 
 lint: build
