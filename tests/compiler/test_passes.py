@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_loom
-from torch_loom import chips
+from torch_loom import chips, numerics
 from torch_loom.compiler.ir import computes, facts, op_name
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.passes import RUN_PASSES, Context, Pass, run
@@ -118,6 +118,17 @@ def test_quantise() -> None:
     assert all(name.startswith("loom_numerics::") for name in ops(graph)), ops(graph)
     third = torch.full((8, 8), 1 / 3)
     assert not torch.equal(graph(X, third), X @ third)
+
+
+@pytest.mark.parametrize(("fmt", "number"), [("Float16_b", 1), ("Bfp8_b", 2)])
+def test_a_table_is_rounded_where_it_is_picked_from(fmt: str, number: int) -> None:
+    options = {"default_df_override": fmt, "numerics": "formats"}
+    table, words = torch.randn(64, 32), torch.randint(0, 64, (4,))
+    graph = traced(lambda words, table: torch.nn.functional.embedding(words, table), words, table)
+    graph = quantise(infer_formats(graph, context(**options)), context(**options))
+    assert sum("quantize" in name for name in ops(graph)) == number  # blocks are those of the table
+    whole = torch.ops.loom_numerics.quantize(table, numerics.DataFormat[fmt].value)
+    assert torch.equal(graph(words, table), whole[words])
 
 
 def test_consteval() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
-from torch_loom.compiler.frontend import Exported, exported, folded_of, state_of
+from torch_loom.compiler.frontend import Exported, exported, folded_of, plainly_exported, state_of
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
@@ -35,6 +38,8 @@ from torch_loom.compiler.target import Target, target_of
 from torch_loom.compiler.training import Loss, exported_step
 from torch_loom.errors import CompilerOptionError, PlacementError
 from torch_loom.image.executable import Executable, device_of
+
+log = logging.getLogger("torch_loom.compiler")
 
 MAX_CHIPS = 32
 """A galaxy's."""
@@ -127,7 +132,7 @@ def compile_module(
             progress=progress,
             plans_later=plans_later,
         )
-        executable = _kept_or_compiled(task, config.compile_cache() if cache else None)
+        executable = _captured(task) or _kept_or_compiled(task, config.compile_cache() if cache else None)
     if plans_later:
         return executable
     executable.plan["model"] = _name_of(module)  # not the cache's: one of another name may have made the same
@@ -207,6 +212,48 @@ def _check_types(**given: Any) -> None:
             raise CompilerOptionError(f"{name}={value!r}: it takes {words}")
 
 
+def _captured(task: _Task) -> Executable | None:
+    """Compile a plain module for runs, without an export; None: it is not plain, or ops are asked by name.
+
+    The plan, which names lines and modules, is made by an export where it is asked for.
+    """
+    options, decided = task.options, overrides.current()
+    names_ops = options.op_intermediates_to_save or decided.precisions or decided.hosts
+    is_for_runs = task.plans_later and not options.is_exact and not (names_ops or task.dump or task.checks)
+    if not is_for_runs or task.training is not None or not isinstance(task.module, nn.Module):
+        return None
+    try:
+        with _without_collection():
+            source = plainly_exported(task.module, task.args, task.kwargs, task.place)
+            return _placed(task, source, _context(task, source), _planned_later(task))
+    except Exception as error:
+        # An export says what is wrong with the module, if anything is.
+        log.info("exported, because it is not plain: %s", str(error).partition("\n")[0])
+        return None
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """A graph is made to be kept: looking for garbage meanwhile goes through all objects of the program."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _planned_later(task: _Task) -> Callable[[], dict[str, Any]]:
+    decided = overrides.current()
+
+    def plan() -> dict[str, Any]:
+        with overrides.applied(decided), preserve_node_meta():
+            return _compiled(task).plan
+
+    return plan
+
+
 def _kept_or_compiled(task: _Task, folder: Path | None) -> Executable:
     """Take what was compiled earlier from the folder, or compile it and keep it there."""
     needs_passes = task.training is not None or task.dump is not None or task.checks
@@ -224,13 +271,7 @@ def _kept_or_compiled(task: _Task, folder: Path | None) -> Executable:
         folder,
         plans_later=task.plans_later,
     )
-    decided = overrides.current()
-
-    def plan() -> dict[str, Any]:
-        with overrides.applied(decided), preserve_node_meta():
-            return _compiled(task).plan
-
-    executable = entry.load(plan) if entry is not None else None
+    executable = entry.load(_planned_later(task)) if entry is not None else None
     if executable is None:
         return _compiled(task, entry)
     if task.plans_later:
@@ -248,10 +289,18 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
         source = exported(task.module, task.args, task.kwargs, task.place, task.options.is_exact)
     else:
         source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
-    source.specs.update(specs_of(task.module, task.args, task.kwargs))
     if source.updates and isinstance(task.module, nn.Module):
         _warn_of_copies(task.module, task.place)
-    context = Context(
+    context = _context(task, source)
+    context.records.append(_record("export", begun, len(source.graph.graph.nodes)))
+    executable = _placed(task, source, context)
+    if entry is not None:
+        entry.store(executable, source.sources, context.parameters, context.folded)
+    return executable
+
+
+def _context(task: _Task, source: Exported) -> Context:
+    return Context(
         chip=task.target.chip,
         options=task.options,
         parameters=dict(source.parameters),
@@ -259,16 +308,13 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
         dump=task.dump,
         progress=task.progress,
         updated=frozenset(source.updates),
-        records=[_record("export", begun, len(source.graph.graph.nodes))],
     )
-    executable = _placed(task, source, context)
-    if entry is not None:
-        entry.store(executable, source.sources, context.parameters, context.folded)
-    return executable
 
 
-def _placed(task: _Task, source: Exported, context: Context) -> Executable:
-    """Run the passes and plan where each op of the exported graph runs."""
+def _placed(
+    task: _Task, source: Exported, context: Context, plan_later: Callable[[], dict[str, Any]] | None = None
+) -> Executable:
+    """Run the passes and plan where each op of the exported graph runs, or let ``plan_later`` plan it."""
     graph = run(source.graph, RUN_PASSES if task.plans_later else PLAN_PASSES, context)
     decided = overrides.current()
     saved = task.options.op_intermediates_to_save
@@ -283,8 +329,8 @@ def _placed(task: _Task, source: Exported, context: Context) -> Executable:
     return Executable(
         program,
         {name: context.parameters[name] for name in program.tensors},
-        plan if task.plans_later else plan(),
-        {**source.specs, "saved": list(saved)},
+        plan_later or (plan if task.plans_later else plan()),
+        {**source.specs, **specs_of(task.module, task.args, task.kwargs), "saved": list(saved)},
         task.place,
         replays=task.options.backend_opt_level >= 1,
         folded=folded_of(task.module, task.place, source.sources, context.parameters, *context.folded),

@@ -9,7 +9,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from torch_loom.compiler.capture import unchanged
 from torch_loom.compiler.fast_path import layers_of
 from torch_loom.compiler.frontend import state_of
 
@@ -42,7 +42,7 @@ def fingerprint(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """
     notes: list[str] = [_surroundings(), *_structure(module), *layers_of(module)]
     try:
-        with _unchanged(module), torch.no_grad(), _META:
+        with unchanged(module), torch.no_grad(), _META:
             trace = _Trace(notes)
             values = {name: trace.stand_in(tensor, name) for name, tensor in state_of(module).items()}
             given, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -193,28 +193,3 @@ def _surroundings() -> str:
             (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled()),
         )
     )
-
-
-@contextmanager
-def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Undo what a forward does to attributes of modules: a tensor without contents must not stay there."""
-    kept = [(one.__dict__, dict(one.__dict__)) for one in module.modules()]
-    inner = [
-        (value, value.copy())
-        for _, before in kept
-        for value in before.values()
-        if type(value) in (list, dict, set)
-    ]
-    try:
-        yield
-    finally:
-        for attributes, before in kept:
-            if attributes.keys() != before.keys() or any(attributes[k] is not v for k, v in before.items()):
-                attributes.clear()
-                attributes.update(before)
-        for value, before in inner:
-            if isinstance(value, list):
-                value[:] = before
-            else:
-                value.clear()
-                value.update(before)

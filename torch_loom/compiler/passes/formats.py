@@ -26,6 +26,7 @@ from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
 from torch_loom.numerics._ops import NONE, WHOLE
 from torch_loom.numerics.emulation.operands import within_range
 from torch_loom.numerics.emulation.precision import Precision
+from torch_loom.ops import family_of
 
 _OF_DTYPE = {
     torch.float32: "Float32",
@@ -315,8 +316,12 @@ def _origin(node: fx.Node) -> fx.Node:
 def _quantise_operands(
     graph: fx.GraphModule, node: fx.Node, name: str, done: dict[tuple[fx.Node, str], fx.Node]
 ) -> None:
-    """Inputs and parameters come in the format that the op has; what other ops made has been rounded."""
-    if name == "Float32":
+    """Inputs and parameters come in the format that the op has; what other ops made has been rounded.
+
+    What is picked out of a table is rounded once it is picked, unless its neighbours decide its exponent.
+    """
+    picks = family_of(op_name(node)).lowering == "data.embedding"
+    if name == "Float32" or (picks and not DataFormat[name].is_block):
         return
     for source in node.all_input_nodes:
         value = value_of(source)

@@ -1,0 +1,255 @@
+"""The graph of a plain module, noted op by op in one forward without values.
+
+A tenth of an export's time: nothing is proxied, no lines are noted, and no text is made of the graph. What is
+not plain is left to the export (``frontend.py``), which has the same graph and says what it refuses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _compiling_state_context
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.schema_check_mode import SchemaCheckMode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torch_loom.image.arguments import CONSTANTS
+
+
+class NotPlainError(Exception):
+    """Something that only an export can tell."""
+
+
+def captured(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], state: Mapping[str, torch.Tensor]
+) -> tuple[fx.Graph, dict[str, str], pytree.TreeSpec]:
+    """Return the graph, the names in the module by placeholder, and how results are put together.
+
+    Args:
+        state: the module's parameters and buffers by name, on the device of the inputs.
+
+    Raises:
+        NotPlainError: the module looks at values, changes itself, computes with tensors which are no
+            parameters, or switches what PyTorch does meanwhile. Errors of the forward are raised as they are.
+    """
+    fakes: dict[int, torch.Tensor] = {}
+    sources: dict[str, str] = {}
+    values: dict[str, torch.Tensor] = {}
+    with FakeTensorMode() as mode:
+        recorder = _Recorder(mode)
+        for number, (name, tensor) in enumerate(state.items()):
+            if id(tensor) not in fakes:
+                fakes[id(tensor)] = recorder.placeholder(f"p_{number}", tensor)
+                sources[f"p_{number}"] = name
+            values[name] = fakes[id(tensor)]
+        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        given = [
+            recorder.placeholder(name, leaf) if isinstance(leaf, torch.Tensor) else leaf
+            for name, leaf in zip(_names_of(module, args, kwargs), leaves, strict=True)
+        ]
+        own_args, own_kwargs = pytree.tree_unflatten(given, spec)
+        with unchanged(module) as has_changed, _as_in_an_export(), recorder:
+            result = torch.func.functional_call(module, values, own_args, own_kwargs, strict=False)
+            if has_changed():
+                raise NotPlainError("the module changes itself")
+    outputs, out_spec = pytree.tree_flatten(result)
+    recorder.graph.output(tuple(recorder.named(one) for one in outputs))
+    return recorder.graph, sources, out_spec
+
+
+class _Recorder(SchemaCheckMode):
+    """Notes each op as it is called, before PyTorch takes it apart.
+
+    Of the modes that may stand there PyTorch knows three classes; this is none but in name. What an op makes
+    of operands of some shapes is asked once: equal layers are told by the first.
+    """
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
+        self.graph = fx.Graph()
+        self._mode = mode
+        self._nodes: dict[int, tuple[weakref.ref[torch.Tensor], fx.Node]] = {}
+        self._known: dict[Any, Any] = {}
+
+    def placeholder(self, name: str, tensor: torch.Tensor) -> Any:
+        """Add a placeholder, and return what stands for the tensor in the forward."""
+        if type(tensor) not in (torch.Tensor, nn.Parameter) or tensor.layout is not torch.strided:
+            raise NotPlainError(f"a {type(tensor).__name__} of the layout {tensor.layout}")
+        fake = self._made(_shown(tensor)).requires_grad_(tensor.requires_grad)
+        fake._is_param = isinstance(tensor, nn.Parameter)
+        node = self.graph.placeholder(name)
+        node.meta["val"] = fake
+        self._nodes[id(fake)] = weakref.ref(fake), node
+        return fake
+
+    def named(self, value: Any) -> Any:
+        """Return the node of a tensor; another value as it is."""
+        if isinstance(value, torch.Tensor):
+            found, node = self._nodes.get(id(value), (None, None))
+            if found is None or found() is not value:
+                raise NotPlainError("a tensor that is neither a parameter nor made of one")
+            return node
+        if isinstance(value, tuple | list):
+            return type(value)([self.named(one) for one in value])
+        if isinstance(value, (*CONSTANTS, *_SETTINGS)):
+            return value
+        raise NotPlainError(type(value))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or _is_transformed():
+            raise NotPlainError("what PyTorch does is switched within the forward")
+        given = kwargs or {}
+        node = self.graph.call_function(
+            func, self.named(args), {key: self.named(one) for key, one in given.items()}
+        )
+        key = (func, _shown(args), _shown(tuple(given.items())))
+        if key in self._known:
+            result = self._made(self._known[key])
+        else:
+            result = self._made(_shown(args[0])) if _is_plain_norm(func, args) else func(*args, **given)
+            if not func._schema.is_mutable and not _is_among(result, args):
+                self._known[key] = _shown(result)
+        self._take(result, node)
+        return result
+
+    def _made(self, shown: Any) -> Any:
+        """Return new tensors without contents, as they are shown."""
+        if isinstance(shown, _Shown):
+            shape, strides, dtype, device = shown
+            with torch._C._DisableTorchDispatch():
+                inner = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+            return FakeTensor(self._mode, inner, device)
+        kind, *parts = shown
+        return kind([self._made(one) for one in parts])
+
+    def _take(self, result: Any, node: fx.Node) -> None:
+        if isinstance(result, FakeTensor):
+            # PyTorch returns a copy of a new tensor that somebody else holds, so the node has another.
+            node.meta["val"] = self._made(_shown(result))
+            self._nodes[id(result)] = weakref.ref(result), node
+        elif type(result) in (tuple, list):
+            parts = [self.graph.call_function(operator.getitem, (node, i)) for i in range(len(result))]
+            for one, part in zip(result, parts, strict=True):
+                self._take(one, part)
+            node.meta["val"] = type(result)([part.meta["val"] for part in parts])
+        else:
+            raise NotPlainError(f"{node.target} returns a {type(result).__name__}")
+
+
+class _Shown(NamedTuple):
+    """All of a tensor but its contents."""
+
+    shape: torch.Size
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a key says it: 1, 1.0 and True are three."""
+    if isinstance(value, torch.Tensor):
+        return _Shown(value.shape, value.stride(), value.dtype, value.device)
+    if isinstance(value, tuple | list):
+        return (type(value), *(_shown(one) for one in value))
+    return (type(value), repr(value)) if isinstance(value, float) else (type(value), value)
+
+
+def _is_plain_norm(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether an op is a norm whose result is like its first operand: PyTorch finds it in milliseconds."""
+    x: Any = args[0] if args else None
+    if func is torch.ops.aten.batch_norm.default:
+        is_used = not args[5] and x.dim() > 1
+        sizes, others = x.shape[1:2], args[1:5]
+    elif func is torch.ops.aten.layer_norm.default:
+        sizes, others = torch.Size(args[1]), args[2:4]
+        is_used = x.shape[x.dim() - len(sizes) :] == sizes
+    else:
+        return False
+    return is_used and x.is_contiguous() and all(one is None or one.shape == sizes for one in others)
+
+
+def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
+    """Whether an op returns one of its operands."""
+    own = [id(one) for one in pytree.tree_leaves(args)]
+    return any(id(one) in own for one in pytree.tree_leaves(result))
+
+
+_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, complex)
+
+
+class _Watch(TorchFunctionMode):
+    """PyTorch's layers take no short ways while functions of torch are watched, as an export does."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _as_in_an_export() -> Iterator[None]:
+    """What a forward can ask is what it is told in an export."""
+    with ExitStack() as stack:
+        flags = torch.backends.cudnn.flags(enabled=False)
+        for one in (torch.no_grad(), flags, enable_python_dispatcher(), _compiling_state_context(), _Watch()):
+            stack.enter_context(one)
+        yield
+
+
+def _is_transformed() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _names_of(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """What an export calls the inputs: the names of the forward's arguments, with the places in them."""
+    given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    for path, _ in pytree.tree_leaves_with_path(dict(given)):
+        yield "_".join(str(getattr(key, "idx", getattr(key, "key", ""))) for key in path)
+
+
+@contextmanager
+def unchanged(module: nn.Module) -> Iterator[Callable[[], bool]]:
+    """Undo what a forward does to attributes of modules: a tensor without contents must not stay there.
+
+    Yields what tells whether there is something to undo.
+    """
+    kept = [(one.__dict__, dict(one.__dict__)) for one in module.modules()]
+    inner = [
+        (value, value.copy())
+        for _, before in kept
+        for value in before.values()
+        if type(value) in (list, dict, set)
+    ]
+
+    def has_changed() -> bool:
+        attributes_have = any(
+            now.keys() != before.keys() or any(now[k] is not v for k, v in before.items())
+            for now, before in kept
+        )
+        return attributes_have or any(value != before for value, before in inner)
+
+    try:
+        yield has_changed
+    finally:
+        for attributes, before in kept:
+            if attributes.keys() != before.keys() or any(attributes[k] is not v for k, v in before.items()):
+                attributes.clear()
+                attributes.update(before)
+        for value, before in inner:
+            if isinstance(value, list):
+                value[:] = before
+            else:
+                value.clear()
+                value.update(before)
