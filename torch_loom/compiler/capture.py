@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torch_loom.compiler.inductor.fakes import stand_in
 from torch_loom.image.arguments import CONSTANTS
 
 
@@ -127,10 +128,7 @@ class _Recorder(SchemaCheckMode):
     def _made(self, shown: Any) -> Any:
         """Return new tensors without contents, as they are shown."""
         if isinstance(shown, _Shown):
-            shape, strides, dtype, device = shown
-            with torch._C._DisableTorchDispatch():
-                inner = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
-            return FakeTensor(self._mode, inner, device)
+            return stand_in(self._mode, *shown)
         kind, *parts = shown
         return kind([self._made(one) for one in parts])
 

@@ -7,12 +7,26 @@ wrong numbers where these are off.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 _CPU = torch.device("cpu")
+
+
+def stand_in(
+    mode: Any, shape: Sequence[Any], strides: Sequence[Any], dtype: torch.dtype, device: torch.device
+) -> Any:
+    """Return a fake tensor; where its sizes are numbers, in a fifth of the time of a factory's fake kernel."""
+    if not all(type(size) is int for size in (*shape, *strides)):
+        with mode:
+            return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    with torch._C._DisableTorchDispatch():
+        inner = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+    return FakeTensor(mode, inner, device)
 
 
 def lay_out_convolutions_as_engine(name: str) -> None:
@@ -40,13 +54,7 @@ def _on_engine(original: Any, name: str) -> Any:
             return original(fake_mode, op, *args, **kwargs)
 
         def moved(place: torch.device) -> Any:
-            def move(tensor: torch.Tensor) -> torch.Tensor:
-                with fake_mode:
-                    return torch.empty_strided(
-                        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place
-                    )
-
-            return move
+            return lambda one: stand_in(fake_mode, one.shape, one.stride(), one.dtype, place)
 
         lent, named = pytree.tree_map_only(torch.Tensor, moved(_CPU), (args, kwargs))
         return pytree.tree_map_only(torch.Tensor, moved(device), original(fake_mode, op, *lent, **named))
