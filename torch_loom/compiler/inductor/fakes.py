@@ -20,7 +20,7 @@ _CPU = torch.device("cpu")
 def stand_in(
     mode: Any, shape: Sequence[Any], strides: Sequence[Any], dtype: torch.dtype, device: torch.device
 ) -> Any:
-    """Return a fake tensor; where its sizes are numbers, in a fifth of the time of a factory's fake kernel."""
+    """Return a fake tensor; where its sizes are numbers, in a fifth of the time of a fake factory."""
     if not all(type(size) is int for size in (*shape, *strides)):
         with mode:
             return torch.empty_strided(shape, strides, dtype=dtype, device=device)
