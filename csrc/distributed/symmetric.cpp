@@ -63,12 +63,15 @@ class Memory {
 };
 using MemoryRef = std::shared_ptr<const Memory>;
 
-// Of an allocation: the user's bytes, and the pad of signals behind them.
+// Of an allocation: the user's bytes, the pad of signals behind them, and for each signal when its sender was
+// ready, in simulated time.
 struct Layout {
   static constexpr size_t kAlignment = 16;
   size_t size = 0, pad_bytes = 0;
   size_t pad_at() const { return (size + kAlignment - 1) / kAlignment * kAlignment; }
-  size_t total() const { return pad_at() + pad_bytes; }
+  size_t num_signals() const { return pad_bytes / sizeof(uint32_t); }
+  size_t times_at() const { return (pad_at() + pad_bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  size_t total() const { return times_at() + num_signals() * sizeof(int64_t); }
 };
 
 struct Peer {
@@ -81,11 +84,16 @@ struct Peers {
   int rank = 0;
   Layout layout;
   std::vector<Peer> all;
-  // The pad has a word for each channel and rank that signals.
-  uint32_t& signal(int of, int channel, int from) const {
+  struct Signal {
+    uint32_t& word;
+    int64_t& sent_ns;
+  };
+  // The pad has one for each channel and rank that signals.
+  Signal signal(int of, int channel, int from) const {
     const size_t place = static_cast<size_t>(channel) * all.size() + static_cast<size_t>(from);
-    char* const pad = engine_address(all[static_cast<size_t>(of)].memory->address() + layout.pad_at());
-    return reinterpret_cast<uint32_t*>(pad)[place];
+    char* const memory = engine_address(all[static_cast<size_t>(of)].memory->address());
+    return {reinterpret_cast<uint32_t*>(memory + layout.pad_at())[place],
+            reinterpret_cast<int64_t*>(memory + layout.times_at())[place]};
   }
 };
 
@@ -94,28 +102,49 @@ struct Signals {
   std::shared_ptr<const Peers> peers;
   std::vector<int> to, from;
   int channel = 0;
-  std::chrono::milliseconds timeout{};  // 0: none
+  std::chrono::milliseconds timeout{};               // 0: none
+  std::shared_ptr<runtime::simulated::Joint> joint;  // null: its time waits for no other rank
 
   void run() const {
     const auto began = Clock::now();
-    for (const int peer : to) exchange(peers->signal(peer, channel, peers->rank), 0, 1, peer, began);
-    for (const int peer : from) exchange(peers->signal(peers->rank, channel, peer), 1, 0, peer, began);
+    const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+    int64_t latest_ns = -1;
+    for (const int peer : to) exchange(peer, /*sends=*/true, ready_ns, began);
+    for (const int peer : from) latest_ns = std::max(latest_ns, exchange(peer, /*sends=*/false, -1, began));
+    if (joint != nullptr) joint->begin_at(latest_ns);
+  }
+  // Where it has not run, it waits for nobody.
+  static void release(void* signals) noexcept {
+    const auto* const own = static_cast<const Signals*>(signals);
+    if (own->joint != nullptr) own->joint->begin_at(-1);
+    delete own;
   }
 
  private:
-  void exchange(uint32_t& signal, uint32_t expected, uint32_t wanted, int peer,
-                Clock::time_point began) const {
-    const std::atomic_ref<uint32_t> word(signal);
+  // Returns when the sender was ready.
+  int64_t exchange(int peer, bool sends, int64_t sent_ns, Clock::time_point began) const {
+    const Peers::Signal signal =
+        sends ? peers->signal(peer, channel, peers->rank) : peers->signal(peers->rank, channel, peer);
+    const std::atomic_ref<uint32_t> word(signal.word);
+    const std::atomic_ref<int64_t> time(signal.sent_ns);
+    const uint32_t expected = sends ? 0 : 1;
     uint32_t found = 0;
     const auto is_done = [&] {
-      found = expected;
-      return word.compare_exchange_strong(found, wanted, std::memory_order_acq_rel);
+      found = word.load(std::memory_order_acquire);
+      if (found != expected) return false;
+      // The time is the sender's while the signal is clear, and the receiver's while it is set.
+      if (sends) {
+        time.store(sent_ns, std::memory_order_relaxed);
+      } else {
+        sent_ns = time.load(std::memory_order_relaxed);
+      }
+      return word.compare_exchange_strong(found, 1 - expected, std::memory_order_acq_rel);
     };
     // Kernels of programs set signals, too, and wake nobody.
     constexpr std::chrono::milliseconds kLongest{1};
     while (!driver::spin_until(is_done)) {
       const std::string who = "rank " + std::to_string(peers->rank) + " waits for rank " +
-                              std::to_string(peer) + " to " + (wanted == 1 ? "take" : "send") +
+                              std::to_string(peer) + " to " + (sends ? "take" : "send") +
                               " a signal of symmetric memory on channel " + std::to_string(channel);
       if (has_ended()) throw Error(who + ", and its process ends");
       const auto& process = peers->all[static_cast<size_t>(peer)].process;
@@ -123,9 +152,10 @@ struct Signals {
       if (timeout.count() != 0 && Clock::now() - began >= timeout) {
         throw Error(who + ": none came within " + std::to_string(timeout.count()) + " ms");
       }
-      sleep_on_shared(&signal, found, kLongest);
+      sleep_on_shared(&signal.word, found, kLongest);
     }
-    wake_all_sharing(&signal);
+    wake_all_sharing(&signal.word);
+    return sent_ns;
   }
 };
 
@@ -179,22 +209,28 @@ class OwnMemory final : public symmetric::SymmetricMemory {
         TORCH_CHECK_VALUE(rank >= 0 && rank < n, name, ": the rank must be 0 to ", n - 1, ", got ", rank);
       }
     }
-    const size_t num_channels = peers_->layout.pad_bytes / sizeof(uint32_t) / static_cast<size_t>(n);
+    const size_t num_channels = peers_->layout.num_signals() / static_cast<size_t>(n);
     TORCH_CHECK_VALUE(channel >= 0 && static_cast<size_t>(channel) < num_channels, name,
                       ": the channel must be at least 0 and below ", num_channels,
                       ", as many as the signal pad has, got ", channel);
     Operation operation;
     Ranks ranks;
     for (int rank = 0; rank < n; ++rank) ranks.push_back(rank);
-    const runtime::simulated::Said said(cost_of(device_.index(), operation, n, layout_of(ranks)));
-    const driver::Kernel kernel{
-        name, [](void* signals, driver::Stream) { static_cast<const Signals*>(signals)->run(); },
-        [](void* signals) { delete static_cast<const Signals*>(signals); },
-        new Signals{peers_, std::move(to), std::move(from), channel,
-                    std::chrono::milliseconds(std::min(timeout_ms, kMostMs))}};
     const int device = device_.index();
+    const int64_t nanoseconds = cost_of(device, operation, n, layout_of(ranks));
+    const runtime::StreamRef stream = runtime::current_stream_of(device);
+    auto signals =
+        std::make_unique<Signals>(Signals{peers_, std::move(to), std::move(from), channel,
+                                          std::chrono::milliseconds(std::min(timeout_ms, kMostMs)), nullptr});
+    // Each replay of a graph has a time of its own.
+    if (!runtime::is_captured(stream))
+      signals->joint = runtime::simulated::join(device, stream.id, nanoseconds);
+    const runtime::simulated::Said said(nanoseconds, signals->joint != nullptr);
+    const driver::Kernel kernel{name,
+                                [](void* own, driver::Stream) { static_cast<const Signals*>(own)->run(); },
+                                &Signals::release, signals.release()};
     // Where the host would run it, it would wait for other ranks there.
-    glue::translated([&] { runtime::submit_aside(runtime::current_stream_of(device), kernel); });
+    glue::translated([&] { runtime::submit_aside(stream, kernel); });
   }
 
   const std::shared_ptr<const Peers> peers_;
@@ -213,7 +249,7 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
         glue::take_device_memory(glue::devices().device(device), layout.total()));
     glue::translated([&] {
       runtime::fill(runtime::current_stream_of(device), memory->address() + layout.pad_at(), 0,
-                    layout.pad_bytes);
+                    layout.total() - layout.pad_at());
     });
     const std::lock_guard<std::mutex> lock(mutex_);
     blocks_[memory->address()] = {memory, layout, device, group, {}};

@@ -8,6 +8,7 @@ from tests.conftest import PythonRunner
 
 PROGRAM = Path(__file__).parent / "programs" / "symmetric_memory.py"
 SETTINGS = {"TORCH_LOOM_DEVICES": "3", "TORCH_LOOM_MEMORY": "256MiB", "OMP_NUM_THREADS": "1"}
+SETTINGS["TORCH_LOOM_CLOCK"] = "simulated"
 
 
 def test_memory_of_other_ranks_and_signals(fork_loom: PythonRunner) -> None:

@@ -141,6 +141,33 @@ def wait(memory, **settings):
     torch.accelerator.synchronize()
 
 
+def in_simulated_time(rank):
+    """A barrier begins when the latest rank is ready, and what waits for a signal when its sender is."""
+    device, late_ms = torch.get_device_module(name), 10.0
+    late = num_ranks - 1
+    _, memory = memory_of(rank)
+
+    def signals():
+        if rank == late:
+            memory.put_signal(0, channel=1)
+        elif rank == 0:
+            memory.wait_signal(late, channel=1)
+
+    memory.barrier()
+    for action in (memory.barrier, signals):
+        device.synchronize()
+        dist.barrier()
+        start, end = (device.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        if rank == late:
+            device._sleep(int(device.get_device_properties(rank).clock_rate * late_ms))
+        action()
+        end.record()
+        end.synchronize()
+        waits = action == memory.barrier or rank in (0, late)
+        assert abs(start.elapsed_time(end) - late_ms * waits) < 0.5, (rank, action, start.elapsed_time(end))
+
+
 def killed(rank):
     _, memory = memory_of(rank)
     memory.barrier()
@@ -154,6 +181,7 @@ run(num_ranks, buffers)
 run(num_ranks, ops)
 run(num_ranks, refusals)
 run(num_ranks, late)
+run(num_ranks, in_simulated_time)
 try:
     run(num_ranks, killed)
 except AssertionError as error:
