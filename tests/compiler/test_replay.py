@@ -136,3 +136,25 @@ def test_results_share_memory_as_they_did() -> None:
         assert torch.equal(results[9], wanted[9])
         assert [one.tolist() for one in kept] == before  # calls share nothing
     assert (replayer.num_graphs, replayer.refusal) == (1, "")
+
+
+def test_the_graph_is_of_the_device_of_the_operands() -> None:
+    """Whichever device is current: device 0 is, here."""
+    weight = torch.full((4,), 2.0, device="loom:1")
+    replayer = captured(torch.ones(4, device="loom:1"), weight)
+    for value in range(3):
+        result = replayer(torch.full((4,), float(value), device="loom:1"), weight, 1)[0]
+        assert result.device == weight.device
+        assert result.tolist() == [2 * value + 1] * 4
+
+
+def test_several_devices_are_not_captured() -> None:
+    x, y = torch.ones(2, device="loom:0"), torch.ones(2, device="loom:1")
+    replayer = Replayer(lambda x, y: [x + 1, y + 2])
+    for value in range(4):
+        assert [one.tolist() for one in replayer(x * value, y * value)] == [[value + 1] * 2, [value + 2] * 2]
+    assert replayer.refusal == "it reads tensors of several devices"
+    elsewhere = Replayer(lambda: [torch.rand(8, device="loom:1")])
+    first, second, third, fourth = (elsewhere()[0] for _ in range(4))
+    assert elsewhere.refusal == "it computes on several devices"
+    assert not any(torch.equal(third, other) for other in (first, second, fourth))

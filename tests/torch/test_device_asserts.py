@@ -99,6 +99,10 @@ def test_errors_of_hosts_stay_where_they_are(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "errors_of_hosts_stay_where_they_are.py")
 
 
+def test_calls_without_elements(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "calls_without_elements.py")
+
+
 def test_whole_numbers_divide_by_zero(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "whole_numbers_divide_by_zero.py")
 

@@ -28,7 +28,7 @@ class Replayer:
             inputs except static inputs.
         static: positions of inputs that are parameters. They are read where they are; the graph is captured
             again where an input has moved.
-        device: index of the device of its tensors; the current one if None.
+        device: index of the device of its tensors; that of the inputs if None.
 
     Attributes:
         refusal: why nothing is captured; empty while nothing speaks against it.
@@ -101,16 +101,25 @@ class Replayer:
         return value.dtype, value.device, tuple(value.shape), value.stride(), place
 
     def _capture(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> _C.CapturedCall | None:
-        if any(isinstance(one, torch.Tensor) and one.device.type != config.device_name() for one in inputs):
+        devices = {one.device for one in inputs if isinstance(one, torch.Tensor)}
+        if any(device.type != config.device_name() for device in devices):
             self.refusal = "it reads tensors of the host"
+        elif len(devices) > 1:
+            self.refusal = "it reads tensors of several devices"
+        if self.refusal:
             return None
+        given = next((device.index for device in devices), self._module.current_device())
+        device = given if self._device is None else self._device
         try:
             are_static = [i in self._static for i in range(len(inputs))]
             own = [_own(value, is_static) for value, is_static in zip(inputs, are_static, strict=True)]
             graph = self._module.LoomGraph()
             capture = functools.partial(self._module.graph, capture_error_mode="thread_local")
-            with self._module.device(self._device), capture(graph):
+            with self._module.device(device), capture(graph):
                 results = list(self._function(*own))
+            if any(isinstance(one, torch.Tensor) and one.device.index != device for one in results):
+                self.refusal = "it computes on several devices"
+                return None
             captured = _C.CapturedCall(graph, inputs, own, are_static, results)
         except torch.OutOfMemoryError:
             self._too_large.add(key)  # others may fit

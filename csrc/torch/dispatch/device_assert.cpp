@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -166,11 +167,18 @@ size_t bytes_of(const torch::jit::Stack& arguments) {
   return bytes;
 }
 
-// A GPU's host code raises these itself, after it has waited.
+bool has_elements(const torch::jit::Stack& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::IValue& argument) {
+    return argument.isList() ||
+           (argument.isTensor() && argument.toTensor().defined() && argument.toTensor().numel() > 0);
+  });
+}
+
+// A GPU's host code raises these itself, after it has waited, or without elements, on which no kernel runs.
 bool is_raised_by_host(const Op& op, const torch::jit::Stack& arguments, const c10::Error& error) {
   // Indices need no count; masks among them do.
   const bool is_counted = op.is_data_dependent && (!op.is_index || has_mask(op, arguments));
-  return is_counted || op.facts.has(op_flag::kHostChecks) ||
+  return is_counted || op.facts.has(op_flag::kHostChecks) || !has_elements(arguments) ||
          dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
          dynamic_cast<const c10::LinAlgError*>(&error) != nullptr ||
          dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr ||
