@@ -42,6 +42,11 @@ def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner
     assert all(name.startswith(sums) for name in differ)
 
 
+def test_each_device_adds_in_its_order(warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h200,t4", "TORCH_LOOM_DEVICES": "2"}
+    warm_python(PROGRAMS / "each_device_adds_in_its_order.py", env)
+
+
 def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None:
     """Uniform bits, masks of dropout and attention, permutations, choices; and how far the offset moves."""
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}

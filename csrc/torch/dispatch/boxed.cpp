@@ -267,7 +267,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       if (lending.is_by_keys()) {
         call_kernel_by_keys(op, stack);
       } else {
-        call_kernel(op, lending.engine_keys(), stack);
+        call_kernel(op, lending.engine_keys(), stack, lending.device());
       }
       if (!lending.runs_kernels()) {
         refuse_dtypes_as_kernel(op, arguments, c10::ArrayRef<c10::IValue>(*stack).slice(first));

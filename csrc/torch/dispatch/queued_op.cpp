@@ -47,12 +47,13 @@ class QueuedOp {
   using Allocations = InferredOutputs::Allocations;
 
  public:
-  QueuedOp(const Op& op, torch::jit::Stack arguments, const Lending& lending,
+  QueuedOp(const Op& op, torch::jit::Stack arguments, Lending& lending,
            std::shared_ptr<const InferredOutputs> inferred, const PreparedOutputs& outputs, CapturedDraw draw,
            bool runs_once)
       : op_(op),
         arguments_(std::move(arguments)),
         engine_keys_(lending.engine_keys()),
+        device_(lending.device()),
         inferred_(std::move(inferred)),
         line_(python_line()),
         addresses_(outputs.addresses(lending.chosen())),
@@ -125,7 +126,7 @@ class QueuedOp {
     }
     {
       const OutputAllocations::Active active(output_allocations);
-      call_kernel(op_, engine_keys_, &stack);
+      call_kernel(op_, engine_keys_, &stack, device_);
     }
     has_run_ = true;  // an error from here on is none of the kernel's
     const size_t num_returns = inferred_->returns.size();
@@ -200,6 +201,7 @@ class QueuedOp {
   const Op& op_;
   torch::jit::Stack arguments_;
   const c10::DispatchKeySet engine_keys_;
+  const int device_;
   const std::shared_ptr<const InferredOutputs> inferred_;
   const std::string_view line_;
   const std::vector<void*> addresses_;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/runtime.h"
 #include "torch/cuda/words.h"
 #include "torch/engine/lacking_kernels.h"
 #include "torch/engine/output_allocation.h"
@@ -156,13 +157,28 @@ void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::T
   }
 }
 
+// While it lives, the device is the current one.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : previous_(runtime::current_device()) {
+    if (device >= 0) runtime::set_current_device(device);
+  }
+  ~OnDevice() { runtime::set_current_device(previous_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const int previous_;
+};
+
 // Whether the op's own kernel has computed the call; its results are then on the stack.
-bool is_computed_apart(const Op& op, torch::jit::Stack& stack) {
+bool is_computed_apart(const Op& op, torch::jit::Stack& stack, int device) {
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - op.num_arguments);
   if (!can_take_results(op, arguments)) return false;
   std::vector<at::Tensor> results;
   {
     const OutputAllocations::Suspended on_host;
+    const OnDevice guard(device);
     results = op.own_kernel(arguments);
   }
   if (!results.empty()) put_results(op, stack, results);
@@ -320,8 +336,8 @@ void call_or_widen(const Op& op, torch::jit::Stack& stack, Call call) {
 
 }  // namespace
 
-void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (op.own_kernel != nullptr && is_computed_apart(op, *stack)) [[unlikely]]
+void call_kernel(const Op& op, c10::DispatchKeySet keys, torch::jit::Stack* stack, int device) {
+  if (op.own_kernel != nullptr && is_computed_apart(op, *stack, device)) [[unlikely]]
     return;
   if (op.random != nullptr && is_drawn(op, *stack)) [[unlikely]]
     return;
