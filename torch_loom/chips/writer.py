@@ -15,16 +15,14 @@ def to_toml(chip: Chip, comment: str = "") -> str:
     plain, tables = [], []
     for key, entry in figures().items():
         value = getattr(chip, entry.name)
-        # What is left out is read as the default.
-        default = entry.default
-        if key == "host_issue_ns" and chip.host_of:
-            default = load(chip.host_of).host_issue_ns
+        if key == "host_issue_ns" and chip.host_of and value == load(chip.host_of).host_issue_ns:
+            continue
         if isinstance(value, Mapping):
             if value:
                 tables.append((key, value))
         elif key == "native_ops":
             plain.append(f"native_ops = {_value('all' if value is None else value)}")
-        elif default is MISSING or value != default:
+        elif entry.default is MISSING or value != entry.default:
             plain.append(f"{key} = {_value(_size(value) if entry.name.endswith('_bytes') else value)}")
     lines = [*(f"# {line}" for line in comment.splitlines()), *plain]
     for key, table in sorted(tables, key=lambda each: each[0] == "efficiency"):

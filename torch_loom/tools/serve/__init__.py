@@ -61,7 +61,9 @@ def _chip(name: str, with_graphs: bool) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chip.toml"
-        path.write_text(to_toml(dataclasses.replace(chips.load(name), host_issue_ns=0.0)), encoding="utf-8")
+        path.write_text(
+            to_toml(dataclasses.replace(chips.load(name), host_of="", host_issue_ns=0.0)), encoding="utf-8"
+        )
         yield str(path)
 
 
