@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,6 +82,51 @@ def test_a_model_generates_what_it_does_on_the_host(kind: str) -> None:
         made = pipeline("text-generation", model=_model(kind), tokenizer=tokenizer, use_cache=use_cache)
         assert _generated(made) == expected
         pybuda.pybuda_reset()
+
+
+def _t5() -> tuple[Any, dict[str, torch.Tensor]]:
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "initializer_factor": 3.0}
+    config = transformers.T5Config(decoder_start_token_id=0, **SIZES, **sizes)
+    return transformers.T5ForConditionalGeneration(config), {"input_ids": torch.tensor([[3, 17, 5, 9]])}
+
+
+def _whisper() -> tuple[Any, dict[str, torch.Tensor]]:
+    each = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
+    sizes = {f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in each.items()}
+    config = transformers.WhisperConfig(
+        **sizes,
+        d_model=32,
+        num_mel_bins=8,
+        max_source_positions=16,
+        max_target_positions=32,
+        vocab_size=64,
+        decoder_start_token_id=1,
+        pad_token_id=0,
+        bos_token_id=0,
+        eos_token_id=2,
+    )
+    return transformers.WhisperForConditionalGeneration(config), {"input_features": torch.randn(1, 8, 32)}
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("make", [_t5, _whisper])
+def test_encoders_and_decoders_generate_what_they_do_on_the_host(
+    make: Callable[[], tuple[Any, dict[str, torch.Tensor]]], use_cache: bool
+) -> None:
+    def generated(is_on_device: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        model, given = make()
+        model.eval()
+        if is_on_device:
+            NLPPipelineWrapper(model, use_cache=use_cache)
+        made: torch.Tensor = model.generate(
+            **given, max_new_tokens=6, do_sample=False, use_cache=use_cache, suppress_tokens=[0]
+        )
+        return made
+
+    expected = generated(is_on_device=False)
+    assert expected.unique().numel() > 1
+    assert torch.equal(generated(is_on_device=True), expected)
 
 
 def test_keys_and_values_stay_on_the_device() -> None:
