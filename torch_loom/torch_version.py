@@ -27,8 +27,17 @@ NEW_NAMES: dict[str, Minor] = {
     "_cuda_memoryMetadataSupported": (2, 14),
     "_cuda_tunableop_get_cublaslt_requested_algo_count": (2, 14),
     "_cuda_tunableop_set_cublaslt_requested_algo_count": (2, 14),
+    "_cuda_tunableop_clear_all": (2, 15),
+    "_cuda_tunableop_pop_dynamic_dims_mask": (2, 15),
+    "_cuda_tunableop_push_dynamic_dims_mask": (2, 15),
+    "_cuda_tunableop_wildcard_fallback_enable": (2, 15),
+    "_cuda_tunableop_wildcard_fallback_is_enabled": (2, 15),
     "_cudnn_clear_dropout_state": (2, 14),
 }
+
+# What makes communicators of NCCL in torch.distributed.distributed_c10d, beside the first; since 2.15 one of
+# them is asked for the backend "nccl".
+NCCL_CREATORS = ("_create_nccl2_process_group", "_create_nccl_lazy_process_group")
 
 # In a wheel that is for several PyTorchs, the folder of the package with an extension for each minor version,
 # in a folder of its name, as torch2.14. What a build for one PyTorch makes stands in the package itself.

@@ -13,13 +13,18 @@ PROGRAMS = Path(__file__).parent / "programs" / "release"
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 # cuDNN as its headers write it, cuDNN, NCCL. As the requirements of the default wheels on PyPI say.
-WHEELS = {"2.13": (92000, (9, 20, 0), (2, 29, 7)), "2.14": (92400, (9, 24, 0), (2, 30, 7))}
+WHEELS = {
+    "2.13": (92000, (9, 20, 0), (2, 29, 7)),
+    "2.14": (92400, (9, 24, 0), (2, 30, 7)),
+    "2.15": (92600, (9, 26, 0), (2, 30, 7)),
+}
+CUDA = "13.2" if torch.__version__.startswith("2.15") else "13.0"
 CUDNN, *NUMBERS = WHEELS[".".join(torch.__version__.split(".")[:2])]
 
 
 def test_a_gpu_has_the_versions_of_the_default_wheel(fork_python: PythonRunner) -> None:
     program = PROGRAMS / "a_gpu_has_the_versions_of_the_default_wheel.py"
-    fork_python(program, NAME, given=(CUDNN, *NUMBERS))
+    fork_python(program, NAME, given=(CUDA, CUDNN, *NUMBERS))
 
 
 def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
@@ -32,7 +37,7 @@ def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
         ({"TORCH_LOOM_CUDA_VERSION": "12.8"}, ("12.8", True, CUDNN, 12080)),
         ({"TORCH_LOOM_CUDA_VERSION": "none"}, (None, False, None, 0)),
         ({"TORCH_LOOM_CHIP": "wormhole_b0"}, (None, False, None, 0)),
-        ({"TORCH_LOOM_CHIP": "a100"}, ("13.0", True, CUDNN, 13000)),
+        ({"TORCH_LOOM_CHIP": "a100"}, (CUDA, True, CUDNN, 1000 * int(CUDA[:2]) + 10 * int(CUDA[3:]))),
         ({"TORCH_LOOM_CHIP": "loom1", "TORCH_LOOM_CUDA_VERSION": "12.6"}, ("12.6", True, CUDNN, 12060)),
     ],
 )
@@ -43,7 +48,7 @@ def test_the_variable_and_the_chip_decide(
 
 
 def test_a_chip_that_is_configured_counts(fork_python: PythonRunner) -> None:
-    fork_python(PROGRAMS / "a_chip_that_is_configured_counts.py", NAME)
+    fork_python(PROGRAMS / "a_chip_that_is_configured_counts.py", NAME, given=CUDA)
 
 
 def test_a_bad_version_is_an_error(fork_python: PythonRunner) -> None:

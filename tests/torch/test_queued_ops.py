@@ -325,7 +325,8 @@ def test_calls_without_a_kernel_are_refused_at_once() -> None:
     for _ in range(2):
         with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
             busy(lambda: z.real.bool().clamp_max(True))
-        with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+        # A TypeError since PyTorch 2.15.
+        with pytest.raises((NotImplementedError, TypeError), match=r"not implemented for '?ComplexFloat"):
             busy(lambda: torch.aminmax(z))
         assert busy(lambda: torch.aminmax(z.real)) == (1, 1)
         with pytest.raises(IndexError, match="Expected reduction dim"):

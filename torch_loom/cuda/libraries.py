@@ -25,6 +25,8 @@ _TUNABLE = (
     *("set_max_tuning_iterations", "get_max_tuning_iterations"),
     *("set_filename", "get_filename", "read_file", "get_results", "get_validators"),
     *("set_rotating_buffer_size", "get_rotating_buffer_size", "set_numerical_check_tolerances"),
+    *("wildcard_fallback_enable", "wildcard_fallback_is_enabled", "clear_all"),
+    *("push_dynamic_dims_mask", "pop_dynamic_dims_mask"),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import _C
+from torch_loom import _C, torch_version
 from torch_loom.patches.declared import CUDA_NAME
 
 NAME = "nccl"
@@ -32,6 +32,9 @@ def provide() -> None:
     memory: Any = torch._C._distributed_c10d._SymmetricMemory
     CUDA_NAME.put(memory, get_mempool_allocator=staticmethod(lambda device: None))
     CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
+    for creator in torch_version.NCCL_CREATORS:
+        if hasattr(c10d, creator):
+            CUDA_NAME.put(c10d, **{creator: c10d._create_nccl_process_group})
 
 
 def _with_methods(group: Any) -> Any:

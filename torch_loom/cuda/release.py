@@ -36,6 +36,7 @@ class Release:
 _DEFAULT_WHEELS = {
     "2.13": Release(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7), cusparselt=(0, 8, 1)),
     "2.14": Release(cuda="13.0", cudnn=(9, 24, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
+    "2.15": Release(cuda="13.2", cudnn=(9, 26, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
 }
 
 # What a build for CUDA says of itself; None on a build for the CPU.

@@ -50,6 +50,7 @@ class _Settings:
     iterations: int = 100
     filename: str = "tunableop_results0.csv"
     rotating_buffer_mib: int = 0
+    falls_back: bool = False
 
 
 _settings = _Settings()
@@ -188,3 +189,30 @@ def set_numerical_check_tolerances(
     for limit in (atol, rtol):
         is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
         _expect("set_numerical_check_tolerances", "a float or None", limit, limit is None or is_number)
+
+
+# From PyTorch 2.15, whose own module calls these.
+
+
+def wildcard_fallback_enable(val: bool = True) -> None:
+    """Keep whether a product may take the kernel of products that are alike but for some sizes."""
+    _settings.falls_back = _flag("wildcard_fallback_enable", val)
+
+
+def wildcard_fallback_is_enabled() -> bool:
+    """Return what :func:`wildcard_fallback_enable` was given last; False before."""
+    return _settings.falls_back
+
+
+def push_dynamic_dims_mask(bits: int) -> object:
+    """Do nothing but return what :func:`pop_dynamic_dims_mask` takes: no product is looked up by sizes."""
+    _count("push_dynamic_dims_mask", bits)
+    return object()
+
+
+def pop_dynamic_dims_mask(handle: object) -> None:
+    """Do nothing, as :func:`push_dynamic_dims_mask`."""
+
+
+def clear_all() -> None:
+    """Do nothing: there are no results."""
