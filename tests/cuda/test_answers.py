@@ -77,3 +77,7 @@ def test_medians_of_repeated_slices(fork_cuda: PythonRunner) -> None:
 
 def test_outs_of_own_kernels(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "outs_of_own_kernels.py")
+
+
+def test_compiled_conversions(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "compiled_conversions.py")

@@ -117,6 +117,50 @@ def divide_by_zeros(name: str) -> None:
     _replace(filled if name == "cuda" else guarded, *quotients, *rests)
 
 
+def convert_to_whole_numbers_as_cuda() -> None:
+    """Let compiled conversions of floats to whole numbers end at the ends of the range, as on a GPU.
+
+    Generated C++ converts as the processor does, which gives the least number for all that is out of range.
+    `cuda_values` says what a GPU gives.
+    """
+    from torch._inductor import ir, lowering
+    from torch._inductor.virtualized import ops
+
+    tables: Any = lowering
+
+    def saturated(lower: Any) -> Any:
+        def call(x: Any, dtype: torch.dtype) -> Any:
+            own = x.get_dtype()
+            is_wide = dtype in (torch.int64, torch.uint8)
+            if (
+                ir.get_device_type(x) != "cuda"
+                or not own.is_floating_point
+                or own.itemsize == 1
+                or dtype not in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+            ):
+                return lower(x, dtype)
+            source = torch.float64 if own == torch.float64 else torch.float32
+            whole = torch.int64 if is_wide else torch.int32
+            ends = torch.iinfo(whole)
+            beyond = float(ends.max + 1)
+            of_nan = ends.min if source == torch.float64 or is_wide else 0
+
+            def converted(value: Any) -> Any:
+                found = ops.to_dtype(value, whole, src_dtype=source)
+                above = ops.ge(value, ops.constant(beyond, source))
+                below = ops.lt(value, ops.constant(-beyond, source))
+                found = ops.where(above, ops.constant(ends.max, whole), found)
+                found = ops.where(below, ops.constant(ends.min, whole), found)
+                found = ops.where(ops.ne(value, value), ops.constant(of_nan, whole), found)
+                return found if whole == dtype else ops.to_dtype(found, dtype, src_dtype=whole)
+
+            return tables.make_pointwise(converted, override_return_dtype=dtype)(lower(x, source))
+
+        return call
+
+    _replace(saturated, torch.ops.prims.convert_element_type.default)
+
+
 def pad_by_ops() -> None:
     """Let PyTorch's ops pad jagged tensors in compiled programs.
 

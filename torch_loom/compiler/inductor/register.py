@@ -71,6 +71,7 @@ def register_with_inductor() -> None:
     if name == config.CUDA_NAME:
         inductor_rules.no_gpu.apply()
         lowerings.pad_by_ops()
+        lowerings.convert_to_whole_numbers_as_cuda()
     inductor_random.draw_as_triton()
     inductor_rules.no_triton.apply()
     inductor_rules.scheduled_as_cpp.apply()
