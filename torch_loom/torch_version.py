@@ -27,6 +27,7 @@ NEW_NAMES: dict[str, Minor] = {
     "_cuda_memoryMetadataSupported": (2, 14),
     "_cuda_tunableop_get_cublaslt_requested_algo_count": (2, 14),
     "_cuda_tunableop_set_cublaslt_requested_algo_count": (2, 14),
+    "_is_cudnn_attention_decode_disabled": (2, 15),
     "_cuda_tunableop_clear_all": (2, 15),
     "_cuda_tunableop_pop_dynamic_dims_mask": (2, 15),
     "_cuda_tunableop_push_dynamic_dims_mask": (2, 15),

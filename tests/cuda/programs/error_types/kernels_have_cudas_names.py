@@ -48,7 +48,7 @@ for stream in (torch.cuda.default_stream(), torch.cuda.Stream()):
         for call, text in cases:
             try:
                 call()
-            except (RuntimeError, NotImplementedError) as error:
+            except (RuntimeError, NotImplementedError, TypeError) as error:
                 said = str(error)
                 assert text in said and "cpu" not in said and "CPU" not in said, (text, said)
             else:
