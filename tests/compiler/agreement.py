@@ -498,6 +498,7 @@ def check(device: str) -> None:
         for programs in (calls, attentions, packed_attentions, grouped_products, semi_structured):
             for program in programs(device):
                 differentiate(program())
-    assert {op: words for op, words in agreement.different.items() if op not in DIFFERENT} == {}
+    unexpected = {op: words for op, words in agreement.different.items() if op not in DIFFERENT}
+    assert not unexpected, unexpected
     missing = owned(device) - agreement.seen
     assert missing == set(NOT_COMPARED), missing ^ set(NOT_COMPARED)

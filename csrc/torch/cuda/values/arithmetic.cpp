@@ -71,8 +71,10 @@ template <typename T>
 
 // The CPU's takes them from a library whose last digit may be off.
 Tensor root_of(const Tensor& self) {
-  const Tensor from = self.is_non_overlapping_and_dense() ? self : self.contiguous();
-  Tensor to = at::empty_like(from);
+  // Both lie alike; of what has gaps a copy has none, and keeps the order of dimensions.
+  const bool is_dense = self.is_non_overlapping_and_dense();
+  const Tensor to = is_dense ? at::empty_like(self) : self.clone();
+  const Tensor& from = is_dense ? self : to;
   const auto run = [&](const auto* in, auto* out) {
     at::parallel_for(0, from.numel(), 1 << 15,
                      [&](int64_t begin, int64_t end) { take_roots(in + begin, out + begin, end - begin); });
