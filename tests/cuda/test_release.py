@@ -12,14 +12,13 @@ from tests.conftest import PythonRunner
 PROGRAMS = Path(__file__).parent / "programs" / "release"
 
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
-# cuDNN as its headers write it, cuDNN, NCCL. As the requirements of the default wheels on PyPI say.
+# CUDA, cuDNN as its headers write it, cuDNN, NCCL. As the requirements of the default wheels on PyPI say.
 WHEELS = {
-    "2.13": (92000, (9, 20, 0), (2, 29, 7)),
-    "2.14": (92400, (9, 24, 0), (2, 30, 7)),
-    "2.15": (92600, (9, 26, 0), (2, 30, 7)),
+    "2.13": ("13.0", 92000, (9, 20, 0), (2, 29, 7)),
+    "2.14": ("13.0", 92400, (9, 24, 0), (2, 30, 7)),
+    "2.15": ("13.2", 92600, (9, 26, 0), (2, 30, 7)),
 }
-CUDA = "13.2" if torch.__version__.startswith("2.15") else "13.0"
-CUDNN, *NUMBERS = WHEELS[".".join(torch.__version__.split(".")[:2])]
+CUDA, CUDNN, *NUMBERS = WHEELS[".".join(torch.__version__.split(".")[:2])]
 
 
 def test_a_gpu_has_the_versions_of_the_default_wheel(fork_python: PythonRunner) -> None:

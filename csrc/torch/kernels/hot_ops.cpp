@@ -1,6 +1,7 @@
 // The ops that run without the boxed kernel's stack: `unboxed` in the op table.
 #include "torch/core/registration.h"
 #include "torch/cuda/values/arithmetic.h"
+#include "torch/cuda/values/reductions.h"
 #include "torch/dispatch/unboxed.h"
 #include "torch/generated/unboxed_headers.inc"
 #include "torch/kernels/register.h"
@@ -39,135 +40,62 @@ template <>
 struct Hot<at::_ops::_log_softmax_backward_data>
     : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
 
-// Where the boxed kernel has more than the engine's: values of CUDA's own (torch/cuda/values/values.h).
-template <typename At, typename... Arguments>
-torch::jit::Stack run_as_boxed(const Arguments&... arguments) {
-  static const Op& op = Op::named(At::name, At::overload_name);
-  torch::jit::Stack stack{arguments...};
-  run_boxed(op.handle, &stack);
-  return stack;
-}
-template <typename At, typename... Arguments>
-at::Tensor call_boxed(const Arguments&... arguments) {
-  return std::move(run_as_boxed<At>(arguments...).back()).toTensor();
-}
-
-// CUDA divides by a number of the host as the table of its values says: the boxed kernel has that.
-bool is_cudas_quotient(const at::Tensor& self, const at::Tensor& other) {
-  return device_type() == c10::DeviceType::CUDA && other.unsafeGetTensorImpl()->is_wrapped_number() &&
-         !self.is_complex();
-}
-template <>
-struct Hot<at::_ops::div_Tensor> {
-  static at::Tensor call(const at::Tensor& self, const at::Tensor& other) {
-    if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div_Tensor>::call(self, other);
-    return call_boxed<at::_ops::div_Tensor>(self, other);
-  }
-};
-template <>
-struct Hot<at::_ops::div__Tensor> {
-  static at::Tensor& call(at::Tensor& self, const at::Tensor& other) {
-    if (!is_cudas_quotient(self, other)) return Borrowed<at::_ops::div__Tensor>::call(self, other);
-    call_boxed<at::_ops::div__Tensor>(self, other);
-    return self;
+// Where CUDA's values differ (torch/cuda/values), the boxed kernel has them. `kIsCudas` says so of the
+// arguments.
+template <typename At, const auto& kIsCudas, typename Signature = typename At::schema>
+struct OrCudas;
+template <typename At, const auto& kIsCudas, typename Return, typename... Arguments>
+struct OrCudas<At, kIsCudas, Return(Arguments...)> {
+  static Return call(Arguments... arguments) {
+    if (device_type() != c10::DeviceType::CUDA || !kIsCudas(arguments...))
+      return Borrowed<At>::call(std::forward<Arguments>(arguments)...);
+    static const Op& op = Op::named(At::name, At::overload_name);
+    torch::jit::Stack stack{boxed_argument(arguments)...};
+    run_boxed(op.handle, &stack);
+    if constexpr (std::is_same_v<Return, at::Tensor&>) {
+      return written_argument<Arguments...>(std::forward<Arguments>(arguments)...);
+    } else if constexpr (!std::is_void_v<Return>) {
+      return c10::impl::PopResult<Return>::call(stack);
+    }
   }
 };
 
-// It fuses products into sums, keeps numbers beside half precision in float32, and rounds roots once.
-template <typename At>
-struct ScaledSum {
-  static at::Tensor call(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-    return is_scaled_as_cuda(self, other, alpha) ? call_boxed<At>(self, other, alpha)
-                                                 : Borrowed<At>::call(self, other, alpha);
-  }
+// A quotient by a number of the host.
+constexpr auto kQuotient = [](const at::Tensor& self, const at::Tensor& other) {
+  return other.unsafeGetTensorImpl()->is_wrapped_number() && !self.is_complex();
 };
-template <>
-struct Hot<at::_ops::add_Tensor> : ScaledSum<at::_ops::add_Tensor> {};
-template <>
-struct Hot<at::_ops::sub_Tensor> : ScaledSum<at::_ops::sub_Tensor> {};
-template <>
-struct Hot<at::_ops::add__Tensor> {
-  using At = at::_ops::add__Tensor;
-  static at::Tensor& call(at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-    if (!is_scaled_as_cuda(self, other, alpha)) return Borrowed<At>::call(self, other, alpha);
-    run_as_boxed<At>(self, other, alpha);
-    return self;
-  }
+// A number beside half precision stays in float32, and a product with alpha is fused into the sum.
+constexpr auto kScaledSum = is_scaled_as_cuda;
+// Products and quotients are fused into sums; roots are rounded once; sums have an order of their own.
+constexpr auto kRounded = [](const at::Tensor& self, const auto&...) {
+  return is_summed(self.scalar_type());
 };
-template <typename At>
-struct AddedTerm {
-  static at::Tensor& call(at::Tensor& self, const at::Tensor& first, const at::Tensor& second,
-                          const at::Scalar& value) {
-    if (!is_rounded_as_cuda(self)) return Borrowed<At>::call(self, first, second, value);
-    run_as_boxed<At>(self, first, second, value);
-    return self;
-  }
+constexpr auto kRoundedList = [](at::TensorList self, const auto&...) {
+  return !self.empty() && is_summed(self[0].scalar_type());
 };
-template <>
-struct Hot<at::_ops::addcdiv_> : AddedTerm<at::_ops::addcdiv_> {};
-template <>
-struct Hot<at::_ops::addcmul_> : AddedTerm<at::_ops::addcmul_> {};
-template <>
-struct Hot<at::_ops::sqrt> {
-  using At = at::_ops::sqrt;
-  static at::Tensor call(const at::Tensor& self) {
-    return is_rounded_as_cuda(self) ? call_boxed<At>(self) : Borrowed<At>::call(self);
-  }
-};
-template <typename At, typename Signature = typename At::schema>
-struct OfLists;
-template <typename At, typename Return, typename... Arguments>
-struct OfLists<At, Return(at::TensorList, Arguments...)> {
-  static Return call(at::TensorList self, Arguments... arguments) {
-    if (self.empty() || !is_rounded_as_cuda(self[0])) return Borrowed<At>::call(self, arguments...);
-    torch::jit::Stack stack = run_as_boxed<At>(boxed_argument(self), boxed_argument(arguments)...);
-    if constexpr (!std::is_void_v<Return>) return std::move(stack.back()).toTensorVector();
-  }
-};
-template <>
-struct Hot<at::_ops::_foreach_add__List> : OfLists<at::_ops::_foreach_add__List> {};
-template <>
-struct Hot<at::_ops::_foreach_add__Scalar> : OfLists<at::_ops::_foreach_add__Scalar> {};
-template <>
-struct Hot<at::_ops::_foreach_addcdiv__ScalarList> : OfLists<at::_ops::_foreach_addcdiv__ScalarList> {};
-template <>
-struct Hot<at::_ops::_foreach_addcmul__Scalar> : OfLists<at::_ops::_foreach_addcmul__Scalar> {};
-template <>
-struct Hot<at::_ops::_foreach_mul__Scalar> : OfLists<at::_ops::_foreach_mul__Scalar> {};
-template <>
-struct Hot<at::_ops::_foreach_mul__ScalarList> : OfLists<at::_ops::_foreach_mul__ScalarList> {};
-template <>
-struct Hot<at::_ops::_foreach_sqrt> : OfLists<at::_ops::_foreach_sqrt> {};
-
-// It adds in an order of its own.
-bool is_cudas_sum(const at::Tensor& self) {
-  return device_type() == c10::DeviceType::CUDA && self.is_floating_point();
-}
-template <typename At, typename... Rest>
-at::Tensor sum_as_cuda(const at::Tensor& self, Rest... rest) {
-  return is_cudas_sum(self) ? call_boxed<At>(self, rest...) : Borrowed<At>::call(self, rest...);
-}
-template <typename At>
-struct Sum {
-  static at::Tensor call(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
-    return sum_as_cuda<At>(self, dtype);
-  }
-};
-template <typename At>
-struct SumOfDims {
-  static at::Tensor call(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
-                         std::optional<at::ScalarType> dtype) {
-    return sum_as_cuda<At>(self, dim, keepdim, dtype);
-  }
-};
-template <>
-struct Hot<at::_ops::sum> : Sum<at::_ops::sum> {};
-template <>
-struct Hot<at::_ops::mean> : Sum<at::_ops::mean> {};
-template <>
-struct Hot<at::_ops::sum_dim_IntList> : SumOfDims<at::_ops::sum_dim_IntList> {};
-template <>
-struct Hot<at::_ops::mean_dim> : SumOfDims<at::_ops::mean_dim> {};
+#define LOOM_OR_CUDAS(op, is_cudas) \
+  template <>                       \
+  struct Hot<at::_ops::op> : OrCudas<at::_ops::op, is_cudas> {};
+LOOM_OR_CUDAS(div_Tensor, kQuotient)
+LOOM_OR_CUDAS(div__Tensor, kQuotient)
+LOOM_OR_CUDAS(add_Tensor, kScaledSum)
+LOOM_OR_CUDAS(add__Tensor, kScaledSum)
+LOOM_OR_CUDAS(sub_Tensor, kScaledSum)
+LOOM_OR_CUDAS(addcdiv_, kRounded)
+LOOM_OR_CUDAS(addcmul_, kRounded)
+LOOM_OR_CUDAS(sqrt, kRounded)
+LOOM_OR_CUDAS(sum, kRounded)
+LOOM_OR_CUDAS(mean, kRounded)
+LOOM_OR_CUDAS(sum_dim_IntList, kRounded)
+LOOM_OR_CUDAS(mean_dim, kRounded)
+LOOM_OR_CUDAS(_foreach_add__List, kRoundedList)
+LOOM_OR_CUDAS(_foreach_add__Scalar, kRoundedList)
+LOOM_OR_CUDAS(_foreach_addcdiv__ScalarList, kRoundedList)
+LOOM_OR_CUDAS(_foreach_addcmul__Scalar, kRoundedList)
+LOOM_OR_CUDAS(_foreach_mul__Scalar, kRoundedList)
+LOOM_OR_CUDAS(_foreach_mul__ScalarList, kRoundedList)
+LOOM_OR_CUDAS(_foreach_sqrt, kRoundedList)
+#undef LOOM_OR_CUDAS
 
 template <typename At>
 void register_unboxed_op(torch::Library& library) {

@@ -13,7 +13,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "torch/core/device_type.h"
+#include "torch/cuda/values/reductions.h"
 
 namespace loom::glue {
 
@@ -24,22 +24,20 @@ using at::Tensor;
 using Arguments = c10::ArrayRef<c10::IValue>;
 using Tensors = std::vector<Tensor>;
 
-bool is_narrow(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-}
-
 bool is_wide(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble;
+  return is_summed(tensor.scalar_type()) && !is_narrow(tensor.scalar_type());
 }
 
 bool is_real(const Tensor& tensor) {
-  return (is_narrow(tensor) || is_wide(tensor)) && tensor.layout() == c10::kStrided && !tensor.is_meta();
+  return is_summed(tensor.scalar_type()) && tensor.layout() == c10::kStrided && !tensor.is_meta();
 }
 
 bool is_number_of_host(const Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
 
 // What CUDA computes in: half precision in float32.
-Tensor widened(const Tensor& tensor) { return is_narrow(tensor) ? tensor.to(at::kFloat) : tensor; }
+Tensor widened(const Tensor& tensor) {
+  return is_narrow(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
 
 // The CPU's sum fuses the product with alpha, as CUDA's does.
 Tensor fused_sum(const Tensor& self, const Tensor& other, const Scalar& alpha) {
@@ -54,7 +52,7 @@ Tensor term_of(const Tensor& first, const Tensor& second) {
 
 template <Term kTerm>
 void add_term_to(const Tensor& self, const Tensor& first, const Tensor& second, const Scalar& value) {
-  if (is_narrow(self)) {
+  if (is_narrow(self.scalar_type())) {
     self.copy_(fused_sum(self, term_of<kTerm>(first, second), value));
   } else {
     self.add_(term_of<kTerm>(first, second), value);
@@ -145,12 +143,7 @@ double rounded_reciprocal(double divisor, c10::ScalarType dtype) {
 }
 
 bool is_scaled_as_cuda(const Tensor& self, const Tensor& other, const Scalar& alpha) {
-  return device_type() == c10::DeviceType::CUDA && is_narrow(self) &&
-         (is_number_of_host(other) || !alpha.equal(1));
-}
-
-bool is_rounded_as_cuda(const Tensor& self) {
-  return device_type() == c10::DeviceType::CUDA && (is_narrow(self) || is_wide(self));
+  return is_narrow(self.scalar_type()) && (is_number_of_host(other) || !alpha.equal(1));
 }
 
 template <Sum kSum>
@@ -158,7 +151,8 @@ Tensors add_scaled(Arguments arguments) {
   if (arguments.size() < 3 || !arguments[0].isTensor() || !arguments[2].isScalar()) return {};
   const Tensor& self = arguments[0].toTensor();
   const Scalar alpha = arguments[2].toScalar();
-  if (!is_real(self) || !is_narrow(self) || is_number_of_host(self) || alpha.isComplex()) return {};
+  if (!is_real(self) || !is_narrow(self.scalar_type()) || is_number_of_host(self) || alpha.isComplex())
+    return {};
   const bool is_number =
       arguments[1].isScalar() || (arguments[1].isTensor() && is_number_of_host(arguments[1].toTensor()));
   if (is_number) {
@@ -213,7 +207,7 @@ template <Sum kSum, bool kIsInPlace>
 Tensors add_scaled_lists(Arguments arguments) {
   if (!are_alike({&arguments[0]})) return {};
   const Tensors self = arguments[0].toTensorVector();
-  if (!is_narrow(self[0])) return {};
+  if (!is_narrow(self[0].scalar_type())) return {};
   if (arguments[1].isTensorList()) {
     if (!arguments[2].isScalar() || !are_alike({&arguments[0], &arguments[1]})) return {};
     const Tensors other = arguments[1].toTensorVector();
@@ -273,7 +267,7 @@ Tensors multiply_lists(Arguments arguments) {
   if (!are_alike({&arguments[0]})) return {};
   const Tensors self = arguments[0].toTensorVector();
   const auto numbers = numbers_of(arguments[1], self.size());
-  if (!is_narrow(self[0]) || !numbers.has_value()) return {};
+  if (!is_narrow(self[0].scalar_type()) || !numbers.has_value()) return {};
   return each_of<kIsInPlace>(self, [&](size_t i) { return at::mul(self[i], (*numbers)[i]); });
 }
 template Tensors multiply_lists<false>(Arguments);

@@ -37,9 +37,7 @@ std::vector<at::Tensor> divide_lists(c10::ArrayRef<c10::IValue> arguments);
 // What a division by a number multiplies by: rounded as the dtype is computed in.
 double rounded_reciprocal(double divisor, c10::ScalarType dtype);
 
-// Whether a call has another value on CUDA than on the CPU, by its operands; the boxed kernel then computes
-// it.
+// Whether a sum has another value on CUDA than on the CPU, by its operands.
 bool is_scaled_as_cuda(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha);
-bool is_rounded_as_cuda(const at::Tensor& self);
 
 }  // namespace loom::glue

@@ -296,8 +296,6 @@ void reduce(const Shape& shape, const Threads& threads, const Element* elements,
   });
 }
 
-bool is_narrow(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-
 struct Call {
   Tensor self;  // in the dtype that is added; of 16 bits, whose numbers are added in float32
   std::vector<bool> is_reduced;
@@ -372,6 +370,7 @@ const runtime::RandomGrid* adding_grid() {
   const runtime::RandomGrid& grid = devices().device(runtime::current_device()).chip().random_grid;
   return grid.is_nvidia && grid.is_given() ? &grid : nullptr;
 }
+bool is_narrow(c10::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 bool is_summed(c10::ScalarType type) { return type == at::kFloat || type == at::kDouble || is_narrow(type); }
 c10::ScalarType dtype_of_sum(Arguments arguments, size_t place) {
   if (arguments[place].isInt()) return arguments[place].toScalarType();

@@ -16,8 +16,10 @@ std::vector<at::Tensor> product_in_order(c10::ArrayRef<c10::IValue> arguments);
 
 // The cores of the card whose order it is; null where the chip is none of NVIDIA's.
 const runtime::RandomGrid* adding_grid();
-// Whether sums of this dtype depend on their order.
+// Whether sums of this dtype depend on their order; whether it has 16 bits, so that they are added in
+// float32.
 bool is_summed(c10::ScalarType type);
+bool is_narrow(c10::ScalarType type);
 // The dtype that is added: that at `place` of the arguments, else of the `out` behind it, else of the
 // operand.
 c10::ScalarType dtype_of_sum(c10::ArrayRef<c10::IValue> arguments, size_t place);
