@@ -6,17 +6,15 @@ Beside them a library that needs neither PyTorch nor Python, NVML's.
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -30,8 +28,7 @@ def load_torch_version() -> ModuleType:
     spec = importlib.util.spec_from_file_location("_loom_torch_version", path)
     assert spec is not None
     assert spec.loader is not None
-    # A dataclass asks for its module by name.
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    module: ModuleType = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -70,19 +67,46 @@ TESTING = "testing"
 # A library of its own, under the name by which programs look for NVIDIA's.
 NVML = "nvml"
 NVML_LIBRARY = "libnvidia-ml.so.1"
-# What is compiled once: for files without PyTorch's headers, and for those with them.
-PRECOMPILED = {"plain": "util/precompiled.h", "torch": "torch/core/precompiled.h"}
+# What is compiled once, by the flags: for files without PyTorch's headers, for those with them, and for those
+# of COLD. GCC takes how much to optimise from the precompiled header, whatever the flags of a file say.
+PRECOMPILED = {
+    "plain": "util/precompiled.h",
+    "torch": "torch/core/precompiled.h",
+    "cold": "torch/core/precompiled.h",
+}
 # What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
 CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
 MIRROR = ROOT / "tests" / "driver" / "mirror"
 LOGGED = ROOT / "tests" / "driver" / "logged"
-# Where optimising further buys nothing: what is called from Python, or once.
-COLD = ("torch/bindings", "torch/profiler", "testing")
+# Where optimising further buys nothing: what is not on the path of each op, and has no loop over values.
+COLD = (
+    "distributed",
+    "testing",
+    "torch/bindings",
+    "torch/hooks",
+    "torch/kernels/attention",
+    "torch/kernels/semi_structured",
+    "torch/numerics",
+    "torch/profiler",
+)
 # Where each file has options or helpers of its own.
 ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core", "random")
-# Headers are most of what a file costs, so the files of a room are compiled several at a time.
-# About so many; SEPARATE_OBJECTS=1 compiles each file alone, which suits who edits one file again and again.
-FILES_PER_UNIT = 1 if os.environ.get("SEPARATE_OBJECTS") == "1" else 16
+# Headers, and templates that each use makes again, are most of what a file costs: a room is compiled as one
+# unit, these rooms with one another. The names in their files' anonymous namespaces must then differ.
+TOGETHER = (
+    ("distributed", "torch/profiler"),
+    ("distributed/transport", "torch/random"),
+    ("driver", "driver/host", "kernel_checks", "runtime/memory"),
+    ("runtime", "runtime/ipc"),
+    ("telemetry", "util"),  # linked into two libraries
+    ("torch/bindings", "torch/kernels/semi_structured"),
+    ("torch/core", "torch/dispatch", "torch/engine", "torch/inference", "torch/loans", "torch/memory"),
+    ("torch/cuda", "torch/cuda/values"),
+    ("torch/hooks", "torch/kernels/attention", "torch/numerics"),
+    ("torch/kernels", "torch/ops"),
+)
+# With 1, each room is a unit: for who edits one file again and again. The first build takes a third longer.
+IS_SEPARATE = os.environ.get("SEPARATE_OBJECTS") == "1"
 
 COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
@@ -93,15 +117,19 @@ COMPILE = [
 KEEP_MEMORY = ["--param", "ggc-min-expand=500", "--param", "ggc-min-heapsize=1048576"]
 
 
-@dataclass
-class Unit:
+class Kind(NamedTuple):
+    """What the files of a unit have in common."""
+
+    flags: str  # the name of a ninja variable, and of PRECOMPILED
+    knows_cuda: bool = False  # whether it includes what CUDA C++ is compiled against
+
+
+class Unit(NamedTuple):
     """One run of the compiler."""
 
     source: Path
     object: Path
-    flags: str  # the name of a ninja variable
-    precompiled: str  # a name of PRECOMPILED
-    knows_cuda: bool = False  # whether it includes what CUDA C++ is compiled against
+    kind: Kind
 
 
 def rooms() -> list[str]:
@@ -109,33 +137,46 @@ def rooms() -> list[str]:
     return sorted({path.parent.relative_to(CSRC).as_posix() for path in CSRC.rglob("*.cpp")})
 
 
+def files_of(room: str) -> list[Path]:
+    return sorted((CSRC / room).glob("*.cpp"))
+
+
+def is_plain(room: str) -> bool:
+    return room.split("/")[0] in PLAIN
+
+
+def kind_of(room: str) -> Kind:
+    flags = "plain" if is_plain(room) else "cold" if room in COLD else "torch"
+    return Kind(flags, room in CUDA_ROOMS)
+
+
 def plain_units(paths: Iterable[Path]) -> list[Unit]:
     """Each file alone."""
-    return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), "plain", "plain") for path in paths]
+    return [Unit(path, OUTPUT / path.relative_to(ROOT).with_suffix(".o"), Kind("plain")) for path in paths]
 
 
-def merged_units(folder: str) -> list[Unit]:
-    """Groups the files of one folder, and writes for each group the file that includes them."""
-    if folder in ALONE:
-        return plain_units(sorted((CSRC / folder).glob("*.cpp")))
-    units = []
-    is_plain = folder.split("/")[0] in PLAIN
-    flags = "plain" if is_plain else "cold" if folder in COLD else "torch"
-    for number, group in enumerate(groups_of(sorted((CSRC / folder).glob("*.cpp")))):
-        source = OUTPUT / "merged" / f"{folder.replace('/', '_')}_{number}.cpp"
-        text = "".join(f'#include "{path.relative_to(CSRC)}"\n' for path in group)
-        write_if_changed(source, text)
-        precompiled = "plain" if is_plain else "torch"
-        units.append(Unit(source, source.with_suffix(".o"), flags, precompiled, folder in CUDA_ROOMS))
+def units_of(chosen: Iterable[str]) -> list[Unit]:
+    """Returns what compiles some rooms, and writes for each unit the file that includes theirs."""
+    units: list[Unit] = []
+    merged: dict[str, list[str]] = {}
+    for room in chosen:
+        if room in ALONE:
+            units += plain_units(files_of(room))
+        else:
+            merged.setdefault(unit_of(room), []).append(room)
+    for name, together in merged.items():
+        source = OUTPUT / "merged" / f"{name.replace('/', '_')}.cpp"
+        files = [path.relative_to(CSRC).as_posix() for room in together for path in files_of(room)]
+        write_if_changed(source, "".join(f'#include "{file}"\n' for file in files))
+        (kind,) = {kind_of(room) for room in together}
+        units.append(Unit(source, source.with_suffix(".o"), kind))
     return units
 
 
-def groups_of(files: list[Path]) -> list[list[Path]]:
-    """Divides files evenly: a file that is left over would cost nearly as much as a whole group."""
-    if not files:
-        return []
-    size = math.ceil(len(files) / max(1, round(len(files) / FILES_PER_UNIT)))
-    return [files[first : first + size] for first in range(0, len(files), size)]
+def unit_of(room: str) -> str:
+    """Returns the name of the unit that has a room: its first one's."""
+    groups = () if IS_SEPARATE else TOGETHER
+    return next((group[0] for group in groups if room in group), room)
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -200,16 +241,15 @@ class NinjaFile:
         ]
         for name, header in self.headers.items():
             write_if_changed(header, f'#include "{PRECOMPILED[name]}"\n')
-            flags = "$plain" if name == "plain" else "$torch"
-            self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", f"  flags = {flags}"]
+            self.lines += [f"build {escape(header)}.gch: precompile {escape(header)}", f"  flags = ${name}"]
 
     def compile(self, units: Iterable[Unit]) -> list[Path]:
         objects = []
         for unit in units:
-            header = self.headers[unit.precompiled]
+            header = self.headers[unit.kind.flags]
             self.lines += [
                 f"build {escape(unit.object)}: compile {escape(unit.source)} | {escape(header)}.gch",
-                f"  flags = ${unit.flags}{' $cuda' if unit.knows_cuda else ''}",
+                f"  flags = ${unit.kind.flags}{' $cuda' if unit.kind.knows_cuda else ''}",
                 f"  include = -Winvalid-pch -include {escape(header)}",
             ]
             objects.append(unit.object)
@@ -255,18 +295,22 @@ class Build(build_ext):
     def run(self) -> None:
         is_development = self.inplace or getattr(self, "editable_mode", False)
         file = NinjaFile()
-        objects = {room: file.compile(merged_units(room)) for room in rooms() if room not in (TESTING, NVML)}
-        plain = [each for room, made in objects.items() if room.split("/")[0] in PLAIN for each in made]
-        own = [each for room, made in objects.items() if room.split("/")[0] not in PLAIN for each in made]
+        shared_rooms = ("telemetry", "util")
+        apart = {*shared_rooms, NVML, TESTING}
+        known = [room for room in rooms() if room not in apart]
+        # ninja begins with what comes first: the longest.
+        own = file.compile(units_of(room for room in known if not is_plain(room)))
+        shared = file.compile(units_of(shared_rooms))
+        plain = [*file.compile(units_of(room for room in known if is_plain(room))), *shared]
         library = Path(self.get_ext_fullpath("torch_loom._C")).resolve()
         built = [(library, [*own, *plain])]
         file.link(
             OUTPUT / NVML_LIBRARY,
-            [*file.compile(merged_units(NVML)), *objects["telemetry"], *objects["util"]],
+            [*file.compile(units_of([NVML])), *shared],
             f"-s -pthread -Wl,-soname,{NVML_LIBRARY}",
         )
         if is_development:
-            tests = file.compile(merged_units(TESTING))
+            tests = file.compile(units_of([TESTING]))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
             # It stays where ninja links it: what a chip team writes has no part in the package.
             mirror = file.compile(plain_units(sorted(MIRROR.glob("*.cpp"))))

@@ -1,4 +1,4 @@
-"""What torch-loom adds to `import torch`: with it, and with TORCH_DEVICE_BACKEND_AUTOLOAD=0, in turns.
+"""What torch-loom adds to `import torch`: beside an environment that lacks torch-loom alone, in turns.
 
 Each is the whole life of an interpreter that imports torch and ends. The first of each is not counted: it
 compiles what has no byte code yet, as an installer does.
@@ -10,13 +10,18 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
+
+import torch
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import torch_loom
 from benchmarks._common import parser, write_docs, write_json
 from tools.blocks import markdown_table
 from torch_loom import config
@@ -24,31 +29,48 @@ from torch_loom import config
 COMMAND = "python -m benchmarks.import_time"
 TARGET_SECONDS = 0.080
 ROUNDS, QUICK_ROUNDS = 10, 1
-_WITHOUT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+_OURS = ("torch_loom", "__editable__")
 
 
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Returns this environment without settings of torch-loom, and with `extra`."""
-    ours = (config.ENV_PREFIX, *_WITHOUT, "PYTHONDONTWRITEBYTECODE")
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **extra}
+@contextmanager
+def environments() -> Iterator[tuple[Path, Path]]:
+    """Yields two folders of links to what is installed here: with torch-loom, and without it."""
+    site = Path(torch.__file__).parents[1]
+    with TemporaryDirectory() as folder:
+        both = Path(folder, "with"), Path(folder, "without")
+        for made in both:
+            made.mkdir()
+            for path in site.iterdir():
+                if not path.name.startswith(_OURS):
+                    (made / path.name).symlink_to(path)
+        ours = [Path(torch_loom.__file__).parent, *site.glob("torch_loom-*.dist-info")]
+        for path in ours:
+            (both[0] / path.name).symlink_to(path)
+        yield both
 
 
-def seconds(extra: Mapping[str, str]) -> float:
-    """Returns how long an interpreter lives that imports torch."""
+def seconds(packages: Path) -> float:
+    """Returns how long an interpreter lives that imports torch from a folder of packages."""
+    settings = (config.ENV_PREFIX, "TORCH_DEVICE_BACKEND_AUTOLOAD", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(settings)}
     began = perf_counter()
-    subprocess.run([sys.executable, "-c", "import torch"], env=environment(extra), check=True)
+    # Without the packages of this interpreter, torch-loom among them.
+    command = [sys.executable, "-S", "-c", "import torch"]
+    subprocess.run(command, env={**kept, "PYTHONPATH": str(packages)}, cwd=packages, check=True)
     return perf_counter() - began
 
 
 def measure(rounds: int) -> tuple[list[float], list[float]]:
     """Returns the seconds with and without torch-loom, measured in turns."""
-    seconds({}), seconds(_WITHOUT)
-    with_loom, without = [], []
-    for number in range(rounds):
-        order = [(with_loom, {}), (without, _WITHOUT)]
-        for times, extra in order if number % 2 else reversed(order):
-            times.append(seconds(extra))
-    return with_loom, without
+    with environments() as folders:
+        for folder in folders:
+            seconds(folder)
+        times: tuple[list[float], list[float]] = [], []
+        for number in range(rounds):
+            order = list(zip(times, folders, strict=True))
+            for measured, folder in order if number % 2 else reversed(order):
+                measured.append(seconds(folder))
+    return times
 
 
 def docs_body(with_seconds: float, without_seconds: float, rounds: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,7 @@ def test_other_platforms_are_refused_in_a_sentence(
     changes: dict[str, object], words: tuple[str, ...]
 ) -> None:
     assert torch_version.platform_refusal(LINUX) is None
-    said = torch_version.platform_refusal(replace(LINUX, **changes))  # type: ignore[arg-type]
+    said = torch_version.platform_refusal(LINUX._replace(**changes))  # type: ignore[arg-type]
     assert said is not None
     for word in words:
         assert word in said

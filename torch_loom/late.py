@@ -11,7 +11,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -121,6 +121,22 @@ class _Loading(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         with _lock:
             return ModuleType.__getattribute__(self, name)
+
+
+def attribute(modules: Mapping[str, Any], name: str, asked: str) -> Any:
+    """Return what a module has from one that is imported late: the body of its ``__getattr__``.
+
+    Args:
+        modules: of each such name, the late module.
+        name: the one that was asked for.
+        asked: the name of the module that was asked.
+
+    Raises:
+        AttributeError: it is none of these.
+    """
+    if name not in modules:
+        raise AttributeError(f"module {asked!r} has no attribute {name!r}")
+    return getattr(modules[name], name)
 
 
 def lazily(name: str) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-import sysconfig
 import zlib
-from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import NamedTuple
 
 Minor = tuple[int, int]
 
@@ -105,14 +105,13 @@ def refusal(version: str, *, tries_any: bool = False) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Platform:
+class Platform(NamedTuple):
     """What decides whether the extension can be compiled.
 
     Attributes:
         system: as ``sys.platform``.
         implementation: of Python, as ``sys.implementation.name``.
-        abi: as sysconfig's SOABI, which ends with the C library's name.
+        abi: what the names of extensions say, which ends with the C library's name.
         is_debug: whether this is a debug build of Python.
     """
 
@@ -124,7 +123,7 @@ class Platform:
 
 def this_platform() -> Platform:
     """Return the platform of the running interpreter."""
-    abi = str(sysconfig.get_config_var("SOABI") or "")
+    abi = EXTENSION_SUFFIXES[0].strip(".").removesuffix(".so")
     return Platform(sys.platform, sys.implementation.name, abi, hasattr(sys, "gettotalrefcount"))
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -262,10 +264,21 @@ def test_check_of_import_time(monkeypatch, added_seconds, status):
 
 def test_import_time_alternates_and_drops_the_first(monkeypatch):
     calls = []
-    monkeypatch.setattr(import_time, "seconds", lambda extra: calls.append(bool(extra)) or len(calls))
+    monkeypatch.setattr(import_time, "seconds", lambda folder: calls.append(folder.name) or len(calls))
     with_loom, without = import_time.measure(2)
-    assert calls == [False, True, True, False, False, True]
+    assert calls == ["with", "without", "without", "with", "with", "without"]
     assert (with_loom, without) == ([4, 5], [3, 6])
+
+
+def test_import_time_compares_with_an_environment_that_lacks_torch_loom_alone():
+    with import_time.environments() as (with_loom, without):
+        assert {path.name for path in with_loom.iterdir()} > {path.name for path in without.iterdir()}
+        for folder, name in ((with_loom, "loom"), (without, "privateuseone")):
+            program = "import torch; print(torch._C._get_privateuse1_backend_name())"
+            command = [sys.executable, "-S", "-c", program]
+            environment = {"PYTHONPATH": str(folder)}
+            done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+            assert done.stdout.split() == [name], done.stderr
 
 
 def test_operand_sizes_are_as_stated():

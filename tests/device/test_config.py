@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from pathlib import Path
@@ -106,7 +105,7 @@ def test_defaults() -> None:
     settings = config.resolve()
     assert settings == DEFAULTS
     assert settings.physical_devices == (0, 1)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         settings.devices = 3  # type: ignore[misc]
 
 
@@ -247,8 +246,7 @@ def test_an_unknown_variable_is_an_error_that_names_the_closest(monkeypatch: pyt
 def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_DEVICES", "nonsense")
     config.configure(devices=4, memory=1 << 30, visible_devices=[2, 0], driver="null")
-    expected = dataclasses.replace(
-        DEFAULTS,
+    expected = DEFAULTS._replace(
         devices=4,
         chips=("loom1",) * 4,
         memories=(1 << 30,) * 4,
@@ -257,8 +255,7 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert config.resolve() == expected
     config.configure(memory="3MiB", visible_devices="3", chip=Path("mine.toml"), memory_policy="lazy")
-    expected = dataclasses.replace(
-        expected,
+    expected = expected._replace(
         memories=(3 << 20,) * 4,
         visible_devices=(3,),
         chips=("mine.toml",) * 4,
@@ -266,9 +263,7 @@ def test_configure_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert config.resolve() == expected
     config.configure(launch="chaos", chaos_seed=7, protect=True, clock="wall", sanitizer=False)
-    assert config.resolve() == dataclasses.replace(
-        expected, launch="chaos", chaos_seed=7, protect=True, clock="wall"
-    )
+    assert config.resolve() == expected._replace(launch="chaos", chaos_seed=7, protect=True, clock="wall")
     config.configure(visible_devices=())
     assert config.resolve().physical_devices == ()
 

@@ -10,7 +10,6 @@ import importlib
 import json
 import mmap
 import runpy
-import shlex
 import sys
 import zlib
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -90,6 +89,8 @@ def load_failure(error: BaseException, torch: ModuleType) -> ExtensionError:
 
 def repair() -> str:
     """Return the command that builds the package again, against the torch that is installed."""
+    import shlex  # here: most programs need no repair
+
     options = "pip install --force-reinstall --no-deps --no-build-isolation"
     source = _checkout()
     if source is None:

@@ -39,7 +39,7 @@ from torch_loom.config.parsers import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Setting(Generic[T]):
     """The declaration of one setting.
 

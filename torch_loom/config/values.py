@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch_loom.config import rbln
 
@@ -15,8 +15,7 @@ def device_uuid(machine: str, place: str) -> uuid.UUID:
     return uuid.uuid5(_NAMESPACE, f"{machine}/{place}")
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The values of all settings, checked against one another.
 
     Attributes:

@@ -32,7 +32,6 @@ from torch_loom.device import (
     random,
     sanitizer,
     streams,
-    telemetry,
 )
 from torch_loom.device._core import clock as _clock
 from torch_loom.device._core import device_index as _utils
@@ -46,10 +45,6 @@ from torch_loom.device._core.first_use import _is_in_bad_fork, _lazy_call, _lazy
 from torch_loom.device._core.topology import *
 from torch_loom.device._core.waiting import *
 from torch_loom.device._core.waiting import _busy_wait_for_flag, _clear_flag, _sleep
-from torch_loom.device._explain import fallback as _fallback
-from torch_loom.device._explain import report as _report
-from torch_loom.device._explain.fallback import *
-from torch_loom.device._explain.report import *
 from torch_loom.device.comm import nccl
 from torch_loom.device.devices import *
 from torch_loom.device.devices import (
@@ -69,7 +64,6 @@ from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
 from torch_loom.device.streams import _set_stream_by_id
-from torch_loom.device.telemetry import *
 
 # Most programs use none of these.
 gds = _late.lazily("torch_loom.cuda.names.gds")
@@ -80,12 +74,33 @@ jiterator = _late.lazily("torch_loom.device.jiterator")
 plan = _late.lazily("torch_loom.device.plan")
 _memory_viz = _late.lazily("torch_loom.device.memory.viz")
 _sanitizer = sanitizer.cuda_names
+telemetry = _late.lazily("torch_loom.device.telemetry")
+_fallback = _late.lazily("torch_loom.device._explain.fallback")
+_report = _late.lazily("torch_loom.device._explain.report")
 NAMES_OF_LATE = {
     "DryRunPlan": plan,
     "OpTime": plan,
     "dry_run": plan,
+    "Finding": _report,
+    "Report": _report,
+    "explain": _report,
+    "Fallback": _fallback,
+    "FallbackWarning": _fallback,
+    "fallback_stats": _fallback,
+    "reset_fallback_stats": _fallback,
+    "clock_rate": telemetry,
+    "device_memory_used": telemetry,
+    "list_gpu_processes": telemetry,
+    "memory_usage": telemetry,
+    "power_draw": telemetry,
+    "temperature": telemetry,
+    "utilization": telemetry,
     "_compile_kernel": _late.lazily("torch_loom.device.jiterator.cuda_kernel"),
+    **graphs.NAMES_OF_LATE,
+    **devices.NAMES_OF_LATE,
 }
+_first_use.at_first_use(lambda settings: telemetry.activity.join(settings))
+_first_use.at_first_use(lambda settings: _fallback.configure(settings))
 
 # What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
 SUBMODULES = (
@@ -121,8 +136,6 @@ __all__ += _clock.__all__
 __all__ += _waiting.__all__
 __all__ += _topology.__all__
 __all__ += devices.__all__
-__all__ += _report.__all__
-__all__ += _fallback.__all__
 __all__ += graphs.__all__
 __all__ += _legacy_types.__all__
 __all__ += _top_level.__all__
@@ -131,13 +144,10 @@ __all__ += memory.__all__
 __all__ += [name for name in NAMES_OF_LATE if not name.startswith("_")]
 __all__ += random.__all__
 __all__ += streams.__all__
-__all__ += telemetry.__all__
 
 
 def __getattr__(name: str) -> _Any:
-    if name in NAMES_OF_LATE:
-        return getattr(NAMES_OF_LATE[name], name)
     # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
     if name == "_initialized":
         return is_initialized()
-    raise AttributeError(f"module 'torch.{_utils.DEVICE_TYPE}' has no attribute {name!r}")
+    return _late.attribute(NAMES_OF_LATE, name, f"torch.{_utils.DEVICE_TYPE}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.types import Device
 
-from torch_loom import _C, config
+from torch_loom import _C, config, late
 from torch_loom.device._core.device_index import (
     DEVICE_TYPE,
     DeviceContext,
@@ -25,11 +25,12 @@ from torch_loom.device._core.first_use import (
     _lazy_init,
     _product_name,
 )
-from torch_loom.device._core.properties import DeviceProperties, properties_of
 from torch_loom.errors import InvalidDeviceError, InvalidDeviceIdError
 
+if TYPE_CHECKING:
+    from torch_loom.device._core.properties import DeviceProperties
+
 __all__ = [
-    "DeviceProperties",
     "can_device_access_peer",
     "current_device",
     "device",
@@ -48,6 +49,13 @@ __all__ = [
     "set_device",
     "synchronize",
 ]
+
+_properties = late.lazily("torch_loom.device._core.properties")
+NAMES_OF_LATE = {"DeviceProperties": _properties}
+
+
+def __getattr__(name: str) -> Any:
+    return late.attribute(NAMES_OF_LATE, name, __name__)
 
 
 has_half: bool = True
@@ -194,7 +202,8 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
         InvalidDeviceIdError: there is no such device. (It is an AssertionError, as CUDA's, and an
             InvalidDeviceError.)
     """
-    return properties_of(_existing_id(device, "device id"))
+    properties: DeviceProperties = _properties.properties_of(_existing_id(device, "device id"))
+    return properties
 
 
 def _existing_id(device: Device, what: str) -> int:

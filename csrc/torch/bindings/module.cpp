@@ -69,7 +69,7 @@ void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string&
   host_memory::set_limit(host_memory_bytes);
   current_alloc_conf();  // refuses bad settings before there are devices
   translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
-  register_fallbacks();
+  register_what_waits();
   prepare_memory();
   install_engine_allocator();
   fallback::set_refuses(refuse_fallbacks);

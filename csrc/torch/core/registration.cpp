@@ -40,9 +40,9 @@ std::vector<c10::RegistrationHandleRAII>& kernels() {
   return *all;
 }
 
-std::vector<std::pair<c10::DispatchKey, c10::KernelFunction>>& fallbacks() {
-  static auto* const awaited = new std::vector<std::pair<c10::DispatchKey, c10::KernelFunction>>;
-  return *awaited;
+std::vector<Registration>& waiting() {
+  static auto* const all = new std::vector<Registration>;
+  return *all;
 }
 
 }  // namespace
@@ -65,14 +65,14 @@ void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFun
       c10::Dispatcher::singleton().registerImpl(op, key, std::move(kernel), std::nullopt, nullptr, __FILE__));
 }
 
-void fall_back_at_first_use(c10::DispatchKey key, c10::KernelFunction kernel) {
-  fallbacks().emplace_back(key, std::move(kernel));
+void fall_back(c10::DispatchKey key, c10::KernelFunction kernel) {
+  kernels().push_back(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), __FILE__));
 }
 
-void register_fallbacks() {
-  for (auto& [key, kernel] : std::exchange(fallbacks(), {})) {
-    kernels().push_back(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), __FILE__));
-  }
+void at_first_use(Registration registration) { waiting().push_back(registration); }
+
+void register_what_waits() {
+  for (const Registration registration : std::exchange(waiting(), {})) registration();
 }
 
 void register_device(const std::string& name, c10::ArrayRef<Registration> registrations,
@@ -83,7 +83,7 @@ void register_device(const std::string& name, c10::ArrayRef<Registration> regist
   } catch (...) {
     libraries().clear();
     kernels().clear();
-    fallbacks().clear();
+    waiting().clear();
     put_back();
     throw;
   }

@@ -24,16 +24,20 @@ void register_device(const std::string& name, c10::ArrayRef<Registration> regist
                      Registration put_back);
 
 // Where kernels are registered under a key; lives as long as the process, since destroying a library takes
-// its kernels away. `name_space` "_" is that of fallbacks.
+// its kernels away.
 torch::Library& library(c10::DispatchKey key, const char* name_space = "aten");
 
 // A kernel of an op whose name is known in parts: a library would parse it out of text, a quarter of the time
 // that the registration takes.
 void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFunction kernel);
 
-// What runs under a key where an op has no kernel for it. PyTorch then works out the entry of every op, so
-// that it is done when a device is first used: before, there is no tensor of these keys.
-void fall_back_at_first_use(c10::DispatchKey key, c10::KernelFunction kernel);
-void register_fallbacks();
+// What runs under a key where an op has no kernel for it: PyTorch works out the entry of every op.
+void fall_back(c10::DispatchKey key, c10::KernelFunction kernel);
+
+// Registers kernels that only tensors of a device reach, when one is first used: PyTorch takes microseconds
+// for each kernel, and `import torch` would pay for thousands. The program may have kernels of its own by
+// then.
+void at_first_use(Registration registration);
+void register_what_waits();
 
 }  // namespace loom::glue

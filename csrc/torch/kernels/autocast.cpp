@@ -152,20 +152,23 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
       "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
 }
 
+void register_casts() {
+  for (const CastOp& cast : kCastOps) {
+    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(cast.name, cast.overload);
+    implement(op.operator_name(), autocast_key(),
+              c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CastKernel>(op, cast.policy)));
+  }
+}
+
 }  // namespace
 
 void register_autocast() {
   if (!has_own_casts()) return;
   // Without it every op outside the lists fails while autocast is on.
-  library(autocast_key(), "_").fallback(torch::CppFunction::makeFallthrough());
-  torch::Library& m = library(autocast_key());
-  for (const CastOp& cast : kCastOps) {
-    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(cast.name, cast.overload);
-    const std::string name = std::string(cast.name) + (*cast.overload == '\0' ? "" : ".") + cast.overload;
-    m.impl(name.c_str(),
-           torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CastKernel>(op, cast.policy)));
-  }
-  m.impl("binary_cross_entropy", refuse_binary_cross_entropy);
+  fall_back(autocast_key(), c10::KernelFunction::makeFallthrough());
+  library(autocast_key()).impl("binary_cross_entropy", refuse_binary_cross_entropy);
+  // They cast tensors of a device alone.
+  at_first_use(register_casts);
 }
 
 }  // namespace loom::glue

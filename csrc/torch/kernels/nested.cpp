@@ -61,18 +61,22 @@ void combine_with_rows(at::Tensor& result, const at::Tensor& self, const at::Ten
   }
 }
 
+void register_nested_ops() {
+  fall_back(nested_key(), c10::KernelFunction::makeFromBoxedFunction<&refuse>());
+  Registrar(nested_key(), [](std::string_view op) {
+    return has_name(kLent, op)
+               ? c10::KernelFunction::makeFromBoxedFunction<&run_boxed>()
+               : c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineNestedOps>>();
+  }).implement_all(kEngineNestedOps);
+}
+
 }  // namespace
 
 void register_nested() {
   if (device_type() == c10::DeviceType::CUDA) {
     at::native::nested_dense_elementwise_stub.set_cuda_dispatch_ptr(&combine_with_rows);
   }
-  fall_back_at_first_use(nested_key(), c10::KernelFunction::makeFromBoxedFunction<&refuse>());
-  Registrar(nested_key(), [](std::string_view op) {
-    return has_name(kLent, op)
-               ? c10::KernelFunction::makeFromBoxedFunction<&run_boxed>()
-               : c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineNestedOps>>();
-  }).implement_all(kEngineNestedOps);
+  at_first_use(register_nested_ops);
 }
 
 }  // namespace loom::glue

@@ -131,10 +131,18 @@ Tensor& copy_quantized(Tensor& self, const Tensor& source, bool non_blocking) {
   return self;
 }
 
+void register_quantized_ops() {
+  fall_back(quantized_key(), c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>());
+  Registrar(quantized_key(), [](std::string_view op) {
+    return has_name(kOfMetadata, op)
+               ? c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineQuantizedOps>>()
+               : c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>();
+  }).implement_all(kEngineQuantizedOps);
+}
+
 }  // namespace
 
 void register_quantized() {
-  fall_back_at_first_use(quantized_key(), c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>());
   torch::Library& m = library(quantized_key());
   for (const char* name : kQuantizing) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&quantize>());
@@ -144,11 +152,7 @@ void register_quantized() {
   m.impl("empty.memory_format", empty_unknown);
   m.impl("_empty_affine_quantized", empty_affine);
   m.impl("_empty_per_channel_affine_quantized", empty_per_channel);
-  Registrar(quantized_key(), [](std::string_view op) {
-    return has_name(kOfMetadata, op)
-               ? c10::KernelFunction::makeFromBoxedFunction<&run_as_engine<kEngineQuantizedOps>>()
-               : c10::KernelFunction::makeFromBoxedFunction<&run_boxed_by_keys>();
-  }).implement_all(kEngineQuantizedOps);
+  at_first_use(register_quantized_ops);
 }
 
 }  // namespace loom::glue

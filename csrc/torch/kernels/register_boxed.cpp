@@ -28,12 +28,7 @@ c10::KernelFunction boxed(std::string_view /*op*/) {
   return c10::KernelFunction::makeFromBoxedFunction<&run_boxed>();
 }
 
-}  // namespace
-
-void register_boxed() {
-  for (const char* name : {"_assert_async", "_assert_async.msg"}) {
-    library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&assert_async>());
-  }
+void register_boxed_ops() {
   Registrar dense(own_key(), boxed), sparse(sparse_key(), boxed), sparse_csr(sparse_csr_key(), boxed);
   dense.implement_all(kEngineOps);
   for (const auto& op : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -42,9 +37,18 @@ void register_boxed() {
   for (const auto& [name, overload] : kWholeOps) dense.implement({std::string("aten::") + name, overload});
   sparse.implement_all(kEngineSparseOps);
   sparse_csr.implement_all(kEngineSparseCsrOps);
-  // Ops that come later, from other libraries.
-  library(own_key(), "_").fallback(torch::CppFunction::makeFromBoxedFunction<&run_boxed>());
-  for (const auto key : {sparse_key(), sparse_csr_key()}) fall_back_at_first_use(key, boxed({}));
+  for (const auto key : {sparse_key(), sparse_csr_key()}) fall_back(key, boxed({}));
+}
+
+}  // namespace
+
+void register_boxed() {
+  for (const char* name : {"_assert_async", "_assert_async.msg"}) {
+    library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&assert_async>());
+  }
+  // Ops that come later, from other libraries, and the first op on a device, if it makes a tensor.
+  fall_back(own_key(), boxed({}));
+  at_first_use(register_boxed_ops);
 }
 
 }  // namespace loom::glue

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 
 from torch_loom import _C, config
-from torch_loom.device._core.first_use import at_first_use
 from torch_loom.device._core.log import logger
 from torch_loom.errors import DummyDeviceError, FallbackError
 
@@ -64,7 +63,8 @@ def reset_fallback_stats() -> None:
     _C.reset_fallback_counts()
 
 
-def _configure(settings: config.Settings) -> None:
+def configure(settings: config.Settings) -> None:
+    """Take what the settings say of fallbacks."""
     global _policy, _is_dummy
     _policy, _is_dummy = settings.fallback, settings.is_dummy
 
@@ -103,4 +103,3 @@ def _stack() -> traceback.StackSummary:
 
 
 _C.set_fallback_notifier(_tell)
-at_first_use(_configure)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from torch_loom import _C, config
+from torch_loom import _C, config, late
 from torch_loom.device._core.device_index import DEVICE_TYPE, _existing_index
 from torch_loom.device._core.first_use import _lazy_init, is_initialized  # noqa: F401
 
@@ -29,22 +29,30 @@ from torch_loom.device.memory.history import (  # noqa: F401
     _set_memory_metadata,
     _snapshot,
 )
-from torch_loom.device.memory.plots import _save_memory_usage, _save_segment_usage  # noqa: F401
 from torch_loom.device.memory.pools import *  # noqa: F403
 from torch_loom.device.memory.stats import *  # noqa: F403
 from torch_loom.device.memory.stats import _used_index
-from torch_loom.device.telemetry import list_gpu_processes
 
 __all__ = [
     "empty_cache",
     "get_per_process_memory_fraction",
-    "list_gpu_processes",
     "set_per_process_memory_fraction",
 ]
 __all__ += allocators.__all__
 __all__ += history.__all__
 __all__ += pools.__all__
 __all__ += stats.__all__
+
+_plots = late.lazily("torch_loom.device.memory.plots")
+NAMES_OF_LATE = {
+    "list_gpu_processes": late.lazily("torch_loom.device.telemetry"),
+    "_save_memory_usage": _plots,
+    "_save_segment_usage": _plots,
+}
+
+
+def __getattr__(name: str) -> Any:
+    return late.attribute(NAMES_OF_LATE, name, __name__)
 
 
 def empty_cache(device: Device = None) -> None:

@@ -13,10 +13,9 @@ import fcntl
 import os
 import tempfile
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch_loom import _C, config
-from torch_loom.device._core.first_use import at_first_use
 
 FOLDER = "/dev/shm"
 ALONE = "none"
@@ -26,8 +25,7 @@ _machine = ALONE  # whose files are read; ALONE also if this process could not p
 _failure: str | None = None  # why it could not, if it was not asked to be alone
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """What one process does with one device.
 
     Attributes:
@@ -43,7 +41,7 @@ class Process:
     chip: str
 
 
-def _join(settings: config.Settings) -> None:
+def join(settings: config.Settings) -> None:
     """Publish what this process does to the machine's other processes. If that fails, it works alone."""
     global _machine, _published, _failure
     if settings.machine == ALONE:
@@ -137,6 +135,3 @@ def busy_share(physical_device: int) -> tuple[float, float]:
     _tell_failure()
     now, _ = _C.clock_ticks()
     return _C.busy_share(_machine, physical_device, now)
-
-
-at_first_use(_join)
