@@ -171,6 +171,18 @@ bool can_touch(const void* address, size_t bytes) noexcept {
   return untouched == 0 || has_room(untouched * page);
 }
 
+void touch(void* address, size_t bytes) noexcept {
+#ifdef MADV_POPULATE_WRITE
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(address) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes) / page * page;
+  unsigned char is_there = 1;
+  if (begin >= end || mincore(reinterpret_cast<void*>(end - page), page, &is_there) != 0) return;
+  // A kernel that knows no such advice refuses it.
+  if ((is_there & 1) == 0) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#endif
+}
+
 std::string describe() {
   const Reading reading = read();
   return "the host, whose memory holds what the devices hold, has " + gib(reading.total_bytes) +

@@ -70,6 +70,28 @@ def _images(net: _Net, x: Tensor) -> Any:
     return functional.max_pool2d(made, 2).flatten(1)
 
 
+def _convolutions(net: _Net, x: Tensor) -> Any:
+    image = x.reshape(1, 3, 8, 8)
+    last = image.contiguous(memory_format=torch.channels_last)
+    grouped = net.first.weight.reshape(8, 1, 2, 4)
+    narrow = net.first.weight[:, :3].reshape(8, 3, 1, 1)
+    return (
+        functional.conv2d(image, net.conv.weight, stride=2, padding=(2, 0)),
+        functional.conv2d(image, net.conv.weight, net.conv.bias, 1, 2, (2, 1)),
+        functional.conv2d(image.repeat(1, 2, 1, 1), net.conv.weight.repeat(2, 1, 1, 1), groups=2),
+        functional.conv2d(image[:, :1], grouped, padding=1),
+        functional.conv2d(image, narrow.contiguous()),
+        functional.conv2d(last, net.conv.weight),
+        functional.conv2d(image[0], net.conv.weight),
+        functional.conv2d(image, net.conv.weight, padding="same"),
+    )
+
+
+def _activations(net: _Net, x: Tensor) -> Any:
+    turned = x.transpose(0, 1)
+    return [one(y) for one in (torch.relu, functional.gelu, functional.silu) for y in (x, turned, x[:, ::2])]
+
+
 def _attention(net: _Net, x: Tensor) -> Any:
     words = torch.arange(6, device=x.device)[None]
     value = net.layer(net.table(words) + x[:1, :6])
@@ -82,7 +104,7 @@ def _several(net: _Net, x: Tensor) -> Any:
     return left + right, x.max(-1), torch.zeros(3, device=x.device) + torch.ones_like(x[0, 0, :3])
 
 
-@pytest.mark.parametrize("run", [_mlp, _images, _attention, _several])
+@pytest.mark.parametrize("run", [_mlp, _images, _convolutions, _activations, _attention, _several])
 def test_the_graph_is_an_exports(run: Callable[[_Net, Tensor], Any]) -> None:
     net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)
     whole = exported(net, (x,), {}, DEVICE, has_whole_layers=False)
@@ -149,9 +171,19 @@ def test_what_is_not_plain_is_left_to_an_export(run: Callable[[_Net, Tensor], An
     assert net.__dict__ == before
 
 
-def test_norms_of_wrong_sizes_are_errors() -> None:
-    def wrong(net: _Net, x: Tensor) -> Any:
-        return net.norm(x.reshape(3, 8, 2, 4))
+def _wrong_norm(net: _Net, x: Tensor) -> Any:
+    return net.norm(x.reshape(3, 8, 2, 4))
 
+
+def _wrong_channels(net: _Net, x: Tensor) -> Any:
+    return net.conv(x[:, None])
+
+
+def _wrong_size(net: _Net, x: Tensor) -> Any:
+    return net.conv(x.reshape(1, 3, 64, 1)[..., :0])
+
+
+@pytest.mark.parametrize("wrong", [_wrong_norm, _wrong_channels, _wrong_size])
+def test_wrong_sizes_are_errors(wrong: Callable[[_Net, Tensor], Any]) -> None:
     with pytest.raises(RuntimeError):
         plainly_exported(_made(wrong), (torch.rand(3, 8, 8, device=DEVICE),), {}, DEVICE)

@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "driver/host/address_space.h"
+#include "util/host_memory.h"
 
 namespace loom::test {
 
@@ -160,6 +161,24 @@ TEST(sixteen_large_chips_are_reserved_and_cost_nothing) {
       chip->deallocate(all);
     }
   }
+}
+
+TEST(touching_ahead_makes_the_pages_of_a_range_alone) {
+  constexpr size_t kPage = 4096, kPages = 8;
+  void* const memory =
+      mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  auto* const bytes = static_cast<char*>(memory);
+  bytes[3 * kPage] = 7;
+  const bool is_known = madvise(bytes + 6 * kPage, kPage, MADV_POPULATE_WRITE) == 0;
+  host_memory::touch(bytes + kPage + 1, 4 * kPage);
+  host_memory::touch(bytes + 7 * kPage, 1);  // no whole page
+  unsigned char is_there[kPages];
+  CHECK(mincore(memory, kPages * kPage, is_there) == 0);
+  for (const size_t page : {0, 1, 5, 7}) CHECK((is_there[page] & 1) == 0);
+  for (const size_t page : {2, 4}) CHECK((is_there[page] & 1) == is_known);
+  CHECK(bytes[3 * kPage] == 7 && bytes[2 * kPage] == 0);
+  munmap(memory, kPages * kPage);
 }
 
 TEST(drivers_by_name) {

@@ -7,6 +7,7 @@ not plain is left to the export (``frontend.py``), which has the same graph and 
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ def captured(
     sources: dict[str, str] = {}
     values: dict[str, torch.Tensor] = {}
     with FakeTensorMode() as mode:
+        mode.cache_enabled = False  # the recorder is one
         recorder = _Recorder(mode)
         for number, (name, tensor) in enumerate(state.items()):
             if id(tensor) not in fakes:
@@ -119,7 +121,8 @@ class _Recorder(SchemaCheckMode):
         if key in self._known:
             result = self._made(self._known[key])
         else:
-            result = self._made(_shown(args[0])) if _is_plain_norm(func, args) else func(*args, **given)
+            shown = None if given else _plain_result(func, args)
+            result = func(*args, **given) if shown is None else self._made(shown)
             if not func._schema.is_mutable and not _is_among(result, args):
                 self._known[key] = _shown(result)
         self._take(result, node)
@@ -164,9 +167,16 @@ def _shown(value: Any) -> Any:
     return (type(value), repr(value)) if isinstance(value, float) else (type(value), value)
 
 
-def _is_plain_norm(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether an op is a norm whose result is like its first operand: PyTorch finds it in milliseconds."""
+def _plain_result(func: Any, args: tuple[Any, ...]) -> _Shown | None:
+    """Return what an op of contiguous operands makes, where that is plain: PyTorch finds it in milliseconds.
+
+    None: it is not, or the operands may be wrong.
+    """
     x: Any = args[0] if args else None
+    if not isinstance(x, torch.Tensor) or not x.is_contiguous() or not x.is_floating_point():
+        return None
+    if func is torch.ops.aten.conv2d.default:
+        return _plain_convolution(*args)
     if func is torch.ops.aten.batch_norm.default:
         is_used = not args[5] and x.dim() > 1
         sizes, others = x.shape[1:2], args[1:5]
@@ -174,8 +184,40 @@ def _is_plain_norm(func: Any, args: tuple[Any, ...]) -> bool:
         sizes, others = torch.Size(args[1]), args[2:4]
         is_used = x.shape[x.dim() - len(sizes) :] == sizes
     else:
-        return False
-    return is_used and x.is_contiguous() and all(one is None or one.shape == sizes for one in others)
+        return _shown(x) if func in _ACTIVATIONS else None
+    return _shown(x) if is_used and all(one is None or one.shape == sizes for one in others) else None
+
+
+def _plain_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> _Shown | None:
+    others = [one for one in (weight, bias) if one is not None]
+    # A kernel that takes channels last gives them last, too.
+    is_plain = x.dim() == weight.dim() == 4 and not any(
+        one.is_contiguous(memory_format=torch.channels_last) for one in (x, weight)
+    )
+    if not is_plain or not all(one.is_contiguous() and one.dtype is x.dtype for one in others):
+        return None
+    channels, inner = weight.shape[:2]
+    if groups < 1 or channels % groups or x.shape[1] != inner * groups:
+        return None
+    if bias is not None and bias.shape != (channels,):
+        return None
+    sizes = [x.shape[0], channels]
+    for place in (0, 1):
+        step, edge, apart = (one[min(place, len(one) - 1)] for one in (stride, padding, dilation))
+        room = x.shape[2 + place] + 2 * edge - apart * (weight.shape[2 + place] - 1) - 1
+        if min(room, edge) < 0 or min(step, apart) < 1:
+            return None
+        sizes.append(room // step + 1)
+    strides = [math.prod(sizes[place + 1 :]) for place in range(4)]
+    return None if 0 in sizes else _Shown(torch.Size(sizes), tuple(strides), x.dtype, x.device)
 
 
 def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
@@ -184,6 +226,9 @@ def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
     return any(id(one) in own for one in pytree.tree_leaves(result))
 
 
+_ACTIVATIONS = frozenset(
+    getattr(torch.ops.aten, name).default for name in ("relu", "gelu", "silu", "sigmoid", "tanh")
+)
 _SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, complex)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -39,7 +40,8 @@ def place_modules(
     Parameters that modules share stay shared in the copies. Until the compiler takes a stage's graph, modules
     run op by op on the device: PyTorch's own numbers, exact in each dtype.
     """
-    placed = modules if keep else copy.deepcopy(modules, _copies(modules, devices))
+    made = {} if keep else {**_empty_copies(modules), **_copies(modules, devices)}
+    placed = modules if keep else copy.deepcopy(modules, made)
     return [module.to(device) for module, device in zip(placed, devices, strict=True)]
 
 
@@ -49,6 +51,13 @@ def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[i
         return {}
     every = {one for module in modules for one in module.parameters() if type(one) is nn.Parameter}
     return {id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every}
+
+
+def _empty_copies(modules: list[nn.Module]) -> dict[int, Any]:
+    """Copies of the dictionaries of modules that are empty, most of them: ``deepcopy`` takes each apart."""
+    inner = {one for module in modules for one in module.modules()}
+    attributes = [value for one in inner for value in vars(one).values()]
+    return {id(one): type(one)() for one in attributes if type(one) in (dict, OrderedDict) and not one}
 
 
 def named_parameters(modules: dict[str, nn.Module]) -> dict[str, nn.Parameter]:

@@ -63,8 +63,10 @@ c10::DataPtr OutputAllocations::take_output(const runtime::Device& device, size_
   void* memory = device.runtime().engine_address(take_device_memory(device, bytes));
   c10::DataPtr output{memory, memory, &free_device_memory, c10::Device(c10::kCPU)};
   latest_output_ = memory;
-  if (bytes >= host_memory::kLargeBytes) [[unlikely]]
+  if (bytes >= host_memory::kLargeBytes) [[unlikely]] {
     check_host_room(memory, bytes);
+    host_memory::touch(memory, bytes);
+  }
   return output;
 }
 

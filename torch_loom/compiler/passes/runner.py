@@ -77,15 +77,16 @@ def run(graph: fx.GraphModule, passes: tuple[Pass, ...], context: Context) -> fx
     Raises:
         IllegalGraphError: a pass left a graph that the check refuses; it is named.
     """
+    before = _num_ops(graph)
     for number, one in enumerate(passes):
         if one.changes_numbers and context.options.is_exact:
             continue
         if context.progress is not None:
             context.progress(one.name)
-        before, begun = _num_ops(graph), time.perf_counter()
+        begun = time.perf_counter()
         graph = one.function(graph, context)
         took = (time.perf_counter() - begun) * 1e3
-        record = PassRecord(one.name, took, before, _num_ops(graph))
+        record = PassRecord(one.name, took, before, before := _num_ops(graph))
         context.records.append(record)
         log.info("%-14s %8.1f ms  %5d -> %5d ops", one.name, took, before, record.ops_after)
         if context.checks:
