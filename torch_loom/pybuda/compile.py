@@ -23,6 +23,7 @@ from torch_loom.pybuda.tensor import Tensor
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import verify_device
+from torch_loom.pybuda.wanted import check_count, check_name
 
 LAST_SUCCESSFUL_STAGE: str | None = None
 
@@ -71,9 +72,13 @@ def pybuda_compile(
         microbatch_size, microbatch_count: kept by the device.
 
     Raises:
+        PyBudaError: a name that is a path, or a count below 1.
         LoomError: the compiler refuses modules or options.
         VerificationError: a value differs.
     """
+    check_name("a graph", graph_name)
+    check_count("pybuda_compile", "microbatch_size", microbatch_size)
+    check_count("pybuda_compile", "microbatch_count", microbatch_count)
     given = [value if isinstance(value, Tensor) else Tensor(value) for value in tree_leaves(list(inputs))]
     with used_configuration(compiler_cfg or _get_global_compiler_config()) as config, trace.whole_inputs():
         dev.microbatch_size, dev.microbatch_count = microbatch_size, microbatch_count

@@ -20,6 +20,7 @@ from torch_loom.pybuda.execution.device_loop import DeviceLoop
 from torch_loom.pybuda.execution.runner import BudaRunner
 from torch_loom.pybuda.module import Module, PyBudaModule
 from torch_loom.pybuda.tensor import Tensor, to_torch
+from torch_loom.pybuda.wanted import check_name
 
 
 class Device(DeviceLoop):
@@ -28,13 +29,12 @@ class Device(DeviceLoop):
     The original runs a process for each device; here it is a thread, so modules need not be picklable.
 
     Args:
-        name: unique among the devices of a pipeline when it starts.
+        name: unique among the devices of a pipeline when it starts; files of the device are called so.
         mp_context: a context of ``multiprocessing`` that spawns: the device runs in a process of its own.
     """
 
     def __init__(self, name: str, mp_context: Any = None) -> None:
-        if not isinstance(name, str) or not name:
-            raise PyBudaError(f"a device's name is a text, not {name!r}")
+        check_name("a device", name)
         self.name = name
         self.mp_context = mp_context
         self.modules: list[Module] = []

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.wanted import check_number
 
 Torch = torch.Tensor
 
@@ -29,7 +30,7 @@ class Optimizer:
                 f"{type(self).__name__} takes either parameters=[…] or device_params=True (all parameters of "
                 "its device), not both or neither"
             )
-        _within("learning_rate", learning_rate, 0.0, None)
+        check_number("learning_rate", learning_rate)
         self.learning_rate = learning_rate
         self.device_params = device_params
         self.parameters = None if parameters is None else list(parameters)
@@ -49,7 +50,7 @@ class Optimizer:
     def set_optimizer_parameters(self, learning_rate: float | None = None) -> None:
         """Set the learning rate for the steps to come."""
         if learning_rate is not None:
-            _within("learning_rate", learning_rate, 0.0, None)
+            check_number("learning_rate", learning_rate)
             self.learning_rate = learning_rate
 
     def get_pytorch_optimizer(self, parameters: Any, lr: float | None = None) -> torch.optim.Optimizer:
@@ -115,10 +116,10 @@ class Adam(Optimizer):
         enable_adam_w: bool = False,
     ) -> None:
         super().__init__(learning_rate, parameters, device_params)
-        _within("beta1", beta1, 0.0, 1.0)
-        _within("beta2", beta2, 0.0, 1.0)
-        _within("epsilon", epsilon, 0.0, None)
-        _within("weight_decay", weight_decay, 0.0, None)
+        check_number("beta1", beta1, 0.0, 1.0)
+        check_number("beta2", beta2, 0.0, 1.0)
+        check_number("epsilon", epsilon)
+        check_number("weight_decay", weight_decay)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.weight_decay, self.bias_correction = weight_decay, bias_correction
         self.enable_adam_w = enable_adam_w
@@ -191,10 +192,10 @@ class LAMB(Optimizer):
         device_params: bool = False,
     ) -> None:
         super().__init__(learning_rate, parameters, device_params)
-        _within("beta1", beta1, 0.0, 1.0)
-        _within("beta2", beta2, 0.0, 1.0)
-        _within("eps", eps, 0.0, None)
-        _within("weight_decay", weight_decay, 0.0, None)
+        check_number("beta1", beta1, 0.0, 1.0)
+        check_number("beta2", beta2, 0.0, 1.0)
+        check_number("eps", eps)
+        check_number("weight_decay", weight_decay)
         if not 0 <= clip_value[0] <= clip_value[1]:
             raise PyBudaError(f"clip_value is {clip_value}; it is (low, high) with 0 <= low <= high")
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
@@ -239,7 +240,7 @@ class LARS(Optimizer):
             ("weight_decay", weight_decay),
             ("lars_coeff", lars_coeff),
         ):
-            _within(name, value, 0.0, None)
+            check_number(name, value)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise PyBudaError("nesterov needs a momentum above 0 and a dampening of 0")
         self.momentum, self.nesterov, self.dampening = momentum, nesterov, dampening
@@ -296,9 +297,3 @@ def _moments(kept: dict[str, Any], p: Torch, grad: Torch, beta1: float, beta2: f
     kept["mean"].lerp_(grad, 1 - beta1)
     kept["square"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
     return kept["mean"], kept["square"]
-
-
-def _within(name: str, value: float, low: float, high: float | None) -> None:
-    if value < low or (high is not None and value >= high):
-        limit = f"below {high}" if high is not None else "above"
-        raise PyBudaError(f"{name} is {value}; it is {low} or {limit}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
+from torch_loom.pybuda.wanted import check_count
 
 # Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
 EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
@@ -107,10 +108,14 @@ def chips_of(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
     Raises:
         PyBudaError: a chip that does not exist, or numbers that contradict one another.
     """
+    if num_chips is not None:
+        check_count(f"TTDevice {name!r}", "num_chips", num_chips, 0, "all")
     available = num_chips_available()
     if num_chips is not None and not chip_ids:
         chip_ids = None
     if chip_ids is not None:
+        if not isinstance(chip_ids, Sequence) or isinstance(chip_ids, str):
+            raise PyBudaError(f"TTDevice {name!r}: chip_ids is {chip_ids!r}; it is a list of indices")
         flat = [chip[0] if isinstance(chip, tuple) else chip for chip in chip_ids]
         if num_chips not in (None, len(flat)):
             raise PyBudaError(

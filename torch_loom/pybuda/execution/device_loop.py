@@ -18,6 +18,7 @@ from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.run.commands import Command, CommandType
 from torch_loom.pybuda.tensor import Tensor
+from torch_loom.pybuda.wanted import check_count
 
 
 class DeviceSession(Protocol):
@@ -188,10 +189,10 @@ class DeviceLoop:
         """Keep the size and the number of micro-batches.
 
         Raises:
-            PyBudaError: training with micro-batches of size 0.
+            PyBudaError: a count that is none, or training with micro-batches of size 0.
         """
-        if training and microbatch_size < 1:
-            raise PyBudaError(f"compile_for: microbatch_size is {microbatch_size}; training needs 1 or more")
+        check_count("compile_for", "microbatch_size", microbatch_size, 1 if training else 0)
+        check_count("compile_for", "microbatch_count", microbatch_count)
         self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
 
     def get_parameter_checkpoint(self) -> dict[str, Tensor]:

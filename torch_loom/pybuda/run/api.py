@@ -26,6 +26,9 @@ from torch_loom.pybuda.run.ready import (
 )
 from torch_loom.pybuda.run.session import running
 from torch_loom.pybuda.tensor import Tensor, to_torch
+from torch_loom.pybuda.wanted import check_count
+
+_ENDLESS = "no end"
 
 
 def run_inference(
@@ -54,8 +57,11 @@ def run_inference(
         VerificationError: with ``_verify_cfg``, a value differs.
         PyBudaError: inputs without a device, a count that does not fit the inputs, or nothing pushed.
     """
-    if input_count < 0:
-        raise PyBudaError(f"run_inference: input_count is {input_count}; it is 0 (no end) or more")
+    check_count("run_inference", "input_count", input_count, 0, _ENDLESS)
+    if not isinstance(inputs, Sequence):
+        raise PyBudaError(
+            f"run_inference: inputs is a {type(inputs).__name__}; it is a list with the tensors of each input"
+        )
     if inputs and input_count not in (1, len(inputs)):
         raise PyBudaError(
             f"run_inference: input_count is {input_count} for {len(inputs)} inputs; leave it out, or push "
@@ -135,12 +141,8 @@ def run_training(
         "microbatch_count": microbatch_count,
     }
     for name, value in counts.items():
-        if value < 1:
-            raise PyBudaError(f"run_training: {name} is {value}; it is 1 or more")
-    if checkpoint_interval < 0:
-        raise PyBudaError(
-            f"run_training: checkpoint_interval is {checkpoint_interval}; it is 0 (never) or more"
-        )
+        check_count("run_training", name, value)
+    check_count("run_training", "checkpoint_interval", checkpoint_interval, 0, "never")
     check_session()
     require_pushed(training=True)
     verify(_verify_cfg)
@@ -196,8 +198,7 @@ def initialize_pipeline(
         raise PyBudaError("initialize_pipeline: sample_targets are for training=True only")
     if not training and checkpoint_queue is not None:
         raise PyBudaError("initialize_pipeline: checkpoint_queue is for training=True only")
-    if microbatch_count < 1:
-        raise PyBudaError(f"initialize_pipeline: microbatch_count is {microbatch_count}; it is 1 or more")
+    check_count("initialize_pipeline", "microbatch_count", microbatch_count)
     samples = sample_inputs.values() if isinstance(sample_inputs, dict) else sample_inputs
     samples = [to_torch(value) for value in samples]
     for value in sample_targets:
@@ -228,8 +229,9 @@ def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
     In training the losses go to the output queue, if there is one.
 
     Raises:
-        PyBudaError: no pipeline is initialized.
+        PyBudaError: a count below 0, or no pipeline is initialized.
     """
+    check_count("run_forward", "input_count", input_count, 0, _ENDLESS)
     running_session("run_forward").pipeline.forward(input_count, inline=_sequential)
 
 
@@ -244,6 +246,7 @@ def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: boo
         PyBudaError: no pipeline is initialized.
         PipelineError: it does not train, or there were fewer forwards.
     """
+    check_count("run_backward", "input_count", input_count, 0, _ENDLESS)
     running_session("run_backward").pipeline.backward(input_count, zero_grad=zero_grad, inline=_sequential)
 
 
@@ -283,6 +286,13 @@ def run_generate(
     Raises:
         PyBudaError: neither write_index nor both of the others, or no pipeline is initialized.
     """
+    check_count("run_generate", "input_count", input_count, 0, _ENDLESS)
+    for name, value in {
+        "write_index": write_index,
+        "tokens_per_iter": tokens_per_iter,
+        "token_id": token_id,
+    }.items():
+        check_count("run_generate", name, value, -1)
     if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
         raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
     session = running_session("run_generate")
