@@ -64,6 +64,8 @@ void define_schemas(torch::Library& m) {
       "accumulate, bool[2] output_mask) -> (Tensor, Tensor)",
       {at::Tag::pt2_compliant_tag});
 
+  // That of fast products where another is asked for.
+  m.def("_fast_fidelity(int fidelity, int accumulate) -> int");
   // Totals of quantize_counted()'s counts over the process.
   m.def("_totals(bool reset) -> int[]");
   // For tests: the kernels of an instruction set; "" is the best. False: the processor lacks it.

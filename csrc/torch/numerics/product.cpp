@@ -207,6 +207,10 @@ at::Tensor operand_cpu(const at::Tensor& self, int64_t position, int64_t fidelit
   return operand(self, side, precision.fidelity).to(self.scalar_type()).clone();
 }
 
+int64_t fast_fidelity(int64_t fidelity, int64_t accumulate) {
+  return static_cast<int64_t>(Precision(fidelity, accumulate, "_fast_fidelity").of_fast_products());
+}
+
 bool use_kernels_named(c10::string_view name) {
   const Kernels* wanted = name.empty() ? nullptr : kernels_named(std::string(name).c_str());
   if (wanted == nullptr && !name.empty()) return false;
@@ -259,6 +263,7 @@ void register_products() {
   engine.impl("convolution", &convolution_cpu);
   engine.impl("convolution_backward", &convolution_backward_cpu);
   torch::Library& any = loom::glue::library(c10::DispatchKey::CompositeImplicitAutograd, kLibrary);
+  any.impl("_fast_fidelity", &fast_fidelity);
   any.impl("_use_kernels", &use_kernels_named);
   any.impl("_kernels", &kernels_in_use);
 }

@@ -17,6 +17,7 @@ from torch_loom.numerics._checks import (
     check_mode,
     written_format,
 )
+from torch_loom.numerics._ops import ops
 from torch_loom.numerics._silicon import FORMATS, HOST, PACKER, check_destination, converted, silicon_mode
 from torch_loom.numerics.emulation.patterns import is_within, matches
 from torch_loom.numerics.emulation.rules import LOSSES, WIDE
@@ -29,6 +30,12 @@ _KEPT_BITS = {
     MathFidelity.HiFi2: (10, 7),
     MathFidelity.HiFi3: (10, 7),
     MathFidelity.HiFi4: (10, 11),
+}
+# That of fast products, by fidelity and the format of sums.
+_FAST_FIDELITIES = {
+    (fidelity, accumulate): MathFidelity(ops._fast_fidelity(fidelity.value, accumulate.value))
+    for fidelity in _KEPT_BITS
+    for accumulate in (DataFormat.Float32, DataFormat.Float16, DataFormat.Float16_b)
 }
 
 
@@ -73,11 +80,10 @@ class Precision:
 
     @property
     def summed(self) -> Precision:
-        """As fast products are summed: sums of 16 bits round away what HiFi3 lacks of HiFi4, one product."""
-        is_hidden = not self.silicon and self.accumulate is not DataFormat.Float32
-        if self.fidelity is MathFidelity.HiFi3 and is_hidden:
-            return replace(self, fidelity=MathFidelity.HiFi4)
-        return self
+        """As fast products are summed, which need not tell each fidelity from the next."""
+        if self.silicon:
+            return self
+        return replace(self, fidelity=_FAST_FIDELITIES.get((self.fidelity, self.accumulate), self.fidelity))
 
 
 def full_fidelity(fmt: DataFormat) -> MathFidelity:
