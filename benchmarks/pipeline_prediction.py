@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from benchmarks.boards import BATCH, OPTIONS
 from benchmarks.published import BY_CHIPS
 from examples.pipeline_models import bert, resnet
 from torch_loom.chips import load
@@ -23,13 +24,11 @@ from torch_loom.compiler.target import target_of
 
 CHIP = "wormhole_b0"
 CHIPS = (1, 2, 4, 8)
-# The published runs compute in block floats: PyBuda's AMP for these models.
-OPTIONS = {"default_df_override": "Bfp8_b", "math_fidelity": "LoFi"}
 NOTE = (
-    "What the compiler predicts for a stage a chip, in Bfp8_b with LoFi and micro-batches of 16, beside what "
-    "tt-buda-benchmarks published for an n300 with one and both of its chips and boxes of four and eight, "
-    "host included (benchmarks/published.py; an n150, one chip of more cores, ran ResNet-50 at 2891); "
-    "nothing is fitted to the published figures."
+    "What `loom compile` predicts for a stage a chip of `wormhole_b0`, with the options and the micro-batch "
+    "of the section Boards, beside what tt-buda-benchmarks published for an n300 with one and both of its "
+    "chips and boxes of four and eight, host included (benchmarks/published.py; an n150, one chip of more "
+    "cores, ran ResNet-50 at 2891); nothing is fitted to the published figures."
 )
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
 
@@ -98,8 +97,8 @@ def rows(quick: bool = False) -> Iterator[tuple[str, str, str, str]]:
     """Yields the rows of the table, its head first; ``quick``: of smaller models."""
     device = "loom"
     models: dict[str, tuple[nn.Sequential, Tensor]] = {
-        "ResNet-50": (resnet((2, 2, 2, 2), 16) if quick else resnet(), torch.rand(16, 3, 224, 224)),
-        "BERT-large": (bert(8, 128, 4) if quick else bert(), torch.zeros(16, 384, dtype=torch.int64)),
+        "ResNet-50": (resnet((2, 2, 2, 2), 16) if quick else resnet(), torch.rand(BATCH, 3, 224, 224)),
+        "BERT-large": (bert(8, 128, 4) if quick else bert(), torch.zeros(BATCH, 384, dtype=torch.int64)),
     }
     yield "samples a second", "chips", "predicted", "published"
     with torch.no_grad():
