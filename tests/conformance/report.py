@@ -88,7 +88,7 @@ _COMMAND = "python -m tests.conformance.measure_modes"
 _SECTIONS = (
     ("Other ways to call an op", "modes", _COMMAND),
     ("Compiled ops", "compiled", f"{_COMMAND} --compiled"),
-    ("ONNX", "onnx", "python -m tests.compiler.onnx_nodes"),
+    ("ONNX", "onnx", "python -m tests.compiler.onnx_files.nodes"),
     (reports.TITLE, reports.BLOCK, reports.COMMAND),
 )
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.compiler.onnx_models import MODELS, parsed, saved
+from tests.compiler.onnx_files.models import MODELS, parsed, saved
 from torch_loom import pybuda
 from torch_loom.errors import OnnxError
 

@@ -201,7 +201,7 @@ def test_inputs_by_wrong_names_are_refused(script: Path, tmp_path: Path) -> None
 
 def test_an_onnx_file_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="the package onnx is not installed: pip install onnx")
-    from tests.compiler.onnx_models import parsed
+    from tests.compiler.onnx_files.models import parsed
 
     path, image, report = tmp_path / "model.onnx", tmp_path / "net.loom", tmp_path / "plan.html"
     path.write_bytes(parsed("y = Relu (x)").SerializeToString())
@@ -224,7 +224,7 @@ def test_an_onnx_file_is_compiled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sizes", [[-2, 3], [1 << 62, 1 << 62]])
 def test_sizes_that_no_input_can_have(sizes: list[int], tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install onnx")
-    from tests.compiler.onnx_models import parsed
+    from tests.compiler.onnx_files.models import parsed
 
     model, path = parsed("y = Relu (x)"), tmp_path / "model.onnx"
     for dim, size in zip(model.graph.input[0].type.tensor_type.shape.dim, sizes, strict=True):

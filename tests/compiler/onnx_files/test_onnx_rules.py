@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.compiler.onnx_models import parsed
+from tests.compiler.onnx_files.models import parsed
 from torch_loom.compiler import load_onnx
 from torch_loom.compiler.onnx import Float, Int, Ints, op, table
 from torch_loom.errors import OnnxError

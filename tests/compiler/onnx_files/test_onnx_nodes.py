@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.compiler.onnx_models import parsed
-from tests.compiler.onnx_nodes import check, tensor
+from tests.compiler.onnx_files.models import parsed
+from tests.compiler.onnx_files.nodes import check, tensor
 from torch_loom.compiler import load_onnx
 from torch_loom.errors import OnnxError
 

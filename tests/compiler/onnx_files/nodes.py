@@ -1,6 +1,6 @@
 """ONNX's own tests of nodes and models, run through the importer.
 
-``python -m tests.compiler.onnx_nodes`` runs all tests of nodes, and writes the counts into
+``python -m tests.compiler.onnx_files.nodes`` runs all tests of nodes, and writes the counts into
 docs/conformance.md.
 """
 
@@ -24,7 +24,7 @@ from torch_loom.compiler import load_onnx
 from torch_loom.compiler.onnx import file
 from torch_loom.errors import OnnxError
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "conformance.md"
 BLOCK = "onnx"
 TENSORS, NARROW, UNSIGNED, STRUCTURES, RANDOM, OTHERS = (
     "tensors of floats, integers and booleans",

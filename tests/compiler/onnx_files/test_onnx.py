@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import torch_loom
-from tests.compiler.onnx_models import MODELS, parsed, saved
+from tests.compiler.onnx_files.models import MODELS, parsed, saved
 from torch_loom.compiler import load_onnx
 from torch_loom.errors import CompilerOptionError, ExportError, OnnxError
 
