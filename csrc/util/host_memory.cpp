@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "util/clock.h"
@@ -25,6 +28,8 @@ constexpr int64_t kPlenty = int64_t{4} << 30;
 constexpr int64_t kMaxReserve = int64_t{512} << 20;
 constexpr char kSetting[] = "TORCH_LOOM_HOST_MEMORY";
 constexpr size_t kPagesAtOnce = size_t{1} << 16;
+// A thread costs as much as some twenty pages.
+constexpr size_t kBytesAThread = size_t{1} << 20, kMostThreads = 4;
 
 struct Reading {
   int64_t left_bytes = kNone, total_bytes = kNone;
@@ -173,13 +178,33 @@ bool can_touch(const void* address, size_t bytes) noexcept {
 
 void touch(void* address, size_t bytes) noexcept {
 #ifdef MADV_POPULATE_WRITE
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(address) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes) / page * page;
   unsigned char is_there = 1;
   if (begin >= end || mincore(reinterpret_cast<void*>(end - page), page, &is_there) != 0) return;
+  if ((is_there & 1) != 0) return;
   // A kernel that knows no such advice refuses it.
-  if ((is_there & 1) == 0) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+  const auto populate = [](uintptr_t from, uintptr_t to) {
+    madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
+  };
+  static const size_t num_cores = std::max(1U, std::thread::hardware_concurrency());
+  const size_t num_parts =
+      std::clamp((end - begin) / kBytesAThread, size_t{1}, std::min(num_cores, kMostThreads));
+  const size_t part = (end - begin) / page / num_parts * page;
+  std::array<std::thread, kMostThreads> threads;
+  uintptr_t from = begin;
+  try {
+    for (size_t i = 0; i + 1 < num_parts; ++i) {
+      threads[i] = std::thread(populate, from, from + part);
+      from += part;
+    }
+  } catch (const std::system_error&) {  // this one does the rest
+  }
+  populate(from, end);
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
+  }
 #endif
 }
 

@@ -21,7 +21,7 @@ bool has_room(size_t bytes) noexcept;
 bool can_touch(const void* address, size_t bytes) noexcept;
 
 // Touches a range that is about to be written all over, unless it was: its pages in one call cost two thirds
-// of a fault for each.
+// of a fault for each, and large ranges are touched by several threads.
 void touch(void* address, size_t bytes) noexcept;
 
 // What is there and what limits it, for a message: "the host … has 24.00 GiB, of which 0.30 GiB are left

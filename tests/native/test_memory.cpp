@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "check.h"
 #include "driver/host/address_space.h"
@@ -164,21 +165,23 @@ TEST(sixteen_large_chips_are_reserved_and_cost_nothing) {
 }
 
 TEST(touching_ahead_makes_the_pages_of_a_range_alone) {
-  constexpr size_t kPage = 4096, kPages = 8;
-  void* const memory =
-      mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(memory != MAP_FAILED);
-  auto* const bytes = static_cast<char*>(memory);
-  bytes[3 * kPage] = 7;
-  const bool is_known = madvise(bytes + 6 * kPage, kPage, MADV_POPULATE_WRITE) == 0;
-  host_memory::touch(bytes + kPage + 1, 4 * kPage);
-  host_memory::touch(bytes + 7 * kPage, 1);  // no whole page
-  unsigned char is_there[kPages];
-  CHECK(mincore(memory, kPages * kPage, is_there) == 0);
-  for (const size_t page : {0, 1, 5, 7}) CHECK((is_there[page] & 1) == 0);
-  for (const size_t page : {2, 4}) CHECK((is_there[page] & 1) == is_known);
-  CHECK(bytes[3 * kPage] == 7 && bytes[2 * kPage] == 0);
-  munmap(memory, kPages * kPage);
+  constexpr size_t kPage = 4096;
+  for (const size_t pages : {8, 2048}) {  // 2048 by several threads
+    const size_t bytes = pages * kPage;
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    auto* const at = static_cast<char*>(memory);
+    at[3 * kPage] = 7;
+    const bool is_known = madvise(at + (pages - 2) * kPage, kPage, MADV_POPULATE_WRITE) == 0;
+    host_memory::touch(at + kPage + 1, bytes - 4 * kPage);
+    host_memory::touch(at + (pages - 1) * kPage, 1);  // no whole page
+    std::vector<unsigned char> is_there(pages);
+    CHECK(mincore(memory, bytes, is_there.data()) == 0);
+    for (const size_t page : {size_t{0}, size_t{1}, pages - 3, pages - 1}) CHECK((is_there[page] & 1) == 0);
+    for (size_t page = 4; page < pages - 3; ++page) CHECK((is_there[page] & 1) == is_known);
+    CHECK(at[3 * kPage] == 7 && at[2 * kPage] == 0);
+    munmap(memory, bytes);
+  }
 }
 
 TEST(drivers_by_name) {

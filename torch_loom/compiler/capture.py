@@ -83,6 +83,7 @@ class _Recorder(SchemaCheckMode):
         self._mode = mode
         self._nodes: dict[int, tuple[weakref.ref[torch.Tensor], fx.Node]] = {}
         self._known: dict[Any, Any] = {}
+        self._values: dict[Any, torch.Tensor] = {}
 
     def placeholder(self, name: str, tensor: torch.Tensor) -> Any:
         """Add a placeholder, and return what stands for the tensor in the forward."""
@@ -137,8 +138,11 @@ class _Recorder(SchemaCheckMode):
 
     def _take(self, result: Any, node: fx.Node) -> None:
         if isinstance(result, FakeTensor):
-            # PyTorch returns a copy of a new tensor that somebody else holds, so the node has another.
-            node.meta["val"] = self._made(_shown(result))
+            # PyTorch returns a copy of a new tensor that somebody else holds, so nodes have another.
+            shown = _shown(result)
+            if shown not in self._values:
+                self._values[shown] = self._made(shown)
+            node.meta["val"] = self._values[shown]
             self._nodes[id(result)] = weakref.ref(result), node
         elif type(result) in (tuple, list):
             parts = [self.graph.call_function(operator.getitem, (node, i)) for i in range(len(result))]
