@@ -90,21 +90,12 @@ def _t5() -> tuple[Any, dict[str, torch.Tensor]]:
     return transformers.T5ForConditionalGeneration(config), {"input_ids": torch.tensor([[3, 17, 5, 9]])}
 
 
-def _whisper() -> tuple[Any, dict[str, torch.Tensor]]:
+def _whisper(**others: Any) -> tuple[Any, dict[str, torch.Tensor]]:
     each = {"layers": 2, "attention_heads": 2, "ffn_dim": 64}
     sizes = {f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in each.items()}
-    config = transformers.WhisperConfig(
-        **sizes,
-        d_model=32,
-        num_mel_bins=8,
-        max_source_positions=16,
-        max_target_positions=32,
-        vocab_size=64,
-        decoder_start_token_id=1,
-        pad_token_id=0,
-        bos_token_id=0,
-        eos_token_id=2,
-    )
+    sizes |= {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32}
+    tokens = {"vocab_size": 64, "decoder_start_token_id": 1, "pad_token_id": 0, "bos_token_id": 0}
+    config = transformers.WhisperConfig(**{**sizes, **tokens, "eos_token_id": 2, **others})
     return transformers.WhisperForConditionalGeneration(config), {"input_features": torch.randn(1, 8, 32)}
 
 
@@ -127,6 +118,39 @@ def test_encoders_and_decoders_generate_what_they_do_on_the_host(
     expected = generated(is_on_device=False)
     assert expected.unique().numel() > 1
     assert torch.equal(generated(is_on_device=True), expected)
+
+
+def _speech_tokenizer() -> Any:
+    # What follows the last of these are times.
+    marks = ["<|endoftext|>", "<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>"]
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate([*alphabet, *marks])}
+    bytewise = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    bytewise.decoder = tokenizers.decoders.ByteLevel()
+    return transformers.WhisperTokenizerFast(tokenizer_object=bytewise)
+
+
+def test_speech_becomes_the_text_that_it_becomes_on_the_host() -> None:
+    def text(make: Callable[..., Any]) -> str:
+        torch.manual_seed(0)
+        model, _ = _whisper(vocab_size=260, num_mel_bins=80, eos_token_id=None)
+        model.generation_config.update(no_timestamps_token_id=259, is_multilingual=False)
+        speaking = make(
+            "automatic-speech-recognition",
+            model=model.eval(),
+            tokenizer=_speech_tokenizer(),
+            # 32 frames of 10 ms, of which the encoder takes two at a time.
+            feature_extractor=transformers.WhisperFeatureExtractor(chunk_length=0.32),
+        )
+        sound = torch.sin(torch.arange(5120) / 20).numpy()
+        letters = {"max_new_tokens": 8, "suppress_tokens": list(range(94, 260))}  # no parts of them
+        found: str = speaking(sound, generate_kwargs=letters)["text"]
+        return found
+
+    expected = text(transformers.pipeline)
+    assert len(expected) == 8
+    assert expected.isascii()
+    assert text(pipeline) == expected
 
 
 def test_keys_and_values_stay_on_the_device() -> None:
