@@ -107,7 +107,36 @@ class _Fused(TorchFunctionMode):
             return _attention(*args, **kwargs)
         if func is torch.nn.functional.dropout:
             return _dropout(func, *args, **kwargs)
+        if func is torch._grouped_mm and args[0].dtype != torch.bfloat16:
+            return _GroupedProduct.apply(*args[:2])
         return func(*args, **kwargs)
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """Rows of a matrix, in groups, times a matrix of each group: a GPU has one kernel for bfloat16 alone.
+
+    The device meta knows no groups' sizes, they count as equal, and PyTorch's function for it refuses others.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, left: Any, right: Any) -> Any:
+        ctx.save_for_backward(left, right)
+        return _product(left, right)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+        left, right = ctx.saved_tensors
+        parts = (each.tensor_split(right.shape[0]) for each in (left, grad))
+        for rows, gradients in zip(*parts, strict=True):
+            rows.t() @ gradients
+        return _product(grad, right.transpose(1, 2)), torch.empty_like(right)
+
+
+def _product(rows: Any, matrices: Any) -> Any:
+    """Multiply each group, and return what an op would have written all of them to."""
+    for part, matrix in zip(rows.tensor_split(matrices.shape[0]), matrices, strict=True):
+        part @ matrix
+    return rows.new_empty(rows.shape[0], matrices.shape[-1])
 
 
 def _dropout(func: Any, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:

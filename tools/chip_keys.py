@@ -47,8 +47,9 @@ no hardware does: a share of a peak above 1.1, a kernel that takes more than 20 
 that take less than the DRAM at 0.95 of its rate, a cache of more than 64 bytes a cycle for each core. Its
 path goes wherever a chip's name goes: `TORCH_LOOM_CHIP=./mychip.toml`,
 `loom plan --chip ./mychip.toml train.py`, `torch_loom.compile(model, (x,), chip="./mychip.toml")`.
-`loom chips fit SWEEP.json` fits the table `efficiency` to timings that `loom chips measure` took on a GPU;
-without the table the key `efficiency_of` names a shipped chip.
+`loom chips fit SWEEP.json` fits the table `efficiency` to timings that `loom chips measure` took on a GPU.
+It refuses timings of another card than the base's, and rows a hundred times off the others: both are named.
+Without the table the key `efficiency_of` names a shipped chip.
 
 Sixteen of the shipped cards are described from their data sheets without having been compared with them
 again: `a10`, `a100_pcie40`, `a40`, `b200`, `k80`, `l4`, `l40s`, `mi300x`, `p100`, `p4`, `rtx3090`,

@@ -115,6 +115,25 @@ def test_views_are_left_out_and_lists_keep_their_lengths() -> None:
     assert (op.name, op.lists, len(op.inputs)) == ("_foreach_addcmul_", (2, 2, 2), 6)
 
 
+def test_a_grouped_product_is_one_kernel_of_bfloat16_and_else_one_for_each_group() -> None:
+    def products(dtype: torch.dtype) -> list[str]:
+        rows = torch.empty(64, 16, dtype=dtype, device="meta", requires_grad=True)
+        matrices = torch.empty(4, 16, 32, dtype=dtype, device="meta", requires_grad=True)
+        ends = torch.empty(4, dtype=torch.int32, device="meta")
+
+        def program() -> None:
+            out = torch.nn.functional.grouped_mm(rows, matrices, offs=ends)
+            assert (out.shape, out.dtype) == ((64, 32), dtype)
+            out.square().sum().backward()
+
+        found = [op.name for op in traced_ops.trace(program) if op.name.endswith("mm")]
+        assert (rows.grad.shape, matrices.grad.shape) == (rows.shape, matrices.shape)
+        return found
+
+    assert products(torch.float32) == ["mm"] * 12
+    assert products(torch.bfloat16) == ["_grouped_mm"] * 3
+
+
 @pytest.mark.slow
 def test_a_model_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("transformers", reason="the models come from transformers")

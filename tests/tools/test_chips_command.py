@@ -160,6 +160,56 @@ def test_a_bad_sweep_ends_with_1(tmp_path: Path) -> None:
     assert not (tmp_path / "own.toml").exists()
 
 
+def swept(folder: Path, device: str, factors: dict[int, float]) -> Path:
+    """Write a sweep of the chip t4's own times, some of them multiplied."""
+    truth = model(chips.load("t4"))
+    rows = []
+    for number, power in enumerate(range(10, 24)):
+        took = truth.total_ns(sweep.lower(sweep.describe("add", [1 << power], "float32"))) * 1e-6
+        took *= factors.get(number, 1.0)
+        rows.append({"op": "add", "shape": [1 << power], "dtype": "float32", "device_ms": took})
+    path = folder / "sweep.json"
+    path.write_text(json.dumps({"device": device, "ops": rows}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("device", "base", "factors", "complaint"),
+    [
+        (
+            "Tesla T4",
+            "h200",
+            {},
+            "timed on 'Tesla T4', where 'h200' describes 'NVIDIA H200'. Allowed: the chip 't4'",
+        ),
+        ("NVIDIA H100 PCIe", "h100", {}, "Allowed: a description whose product_name is 'NVIDIA H100 PCIe'"),
+        ("Tesla T4", "t4", {5: 1e3}, "add [32768] float32 takes"),
+        ("Tesla T4", "t4", {5: 1e-3}, "add [32768] float32 takes"),
+        (
+            "Tesla T4",
+            "t4",
+            dict.fromkeys(range(14), 1e3),
+            "half of the rows take 1e+03 times what 't4' takes",
+        ),
+    ],
+)
+def test_a_fit_refuses_other_cards_and_other_units(
+    tmp_path: Path, device: str, base: str, factors: dict[int, float], complaint: str
+) -> None:
+    out = tmp_path / "own.toml"
+    result = run("fit", str(swept(tmp_path, device, factors)), "--out", str(out), "--base", base)
+    assert result.exit_code == 1
+    assert complaint in " ".join(result.output.split())
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("device", ["", "t4", "Tesla T4", "NVIDIA T4 16GB"])
+def test_a_fit_takes_a_sweep_of_its_card(tmp_path: Path, device: str) -> None:
+    out = tmp_path / "own.toml"
+    result = run("fit", str(swept(tmp_path, device, {})), "--out", str(out), "--base", "t4")
+    assert result.exit_code == 0, result.output
+
+
 def test_there_is_nothing_to_measure_without_a_gpu(tmp_path: Path) -> None:
     result = run("measure", "--out", str(tmp_path / "sweep.json"), "--device", "cpu")
     assert result.exit_code == 1

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torch_loom import chips
+from torch_loom.chips import fit_checks
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import figures, given
 from torch_loom.chips.cost import calibration, sweep
@@ -126,6 +127,10 @@ def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
     chip = _loaded(base)
     try:
         cases = [case for case in sweep.read(sweep_path) if case.kernels]
+        fit_checks.check_card(sweep_path, sweep.device_of(sweep_path), chip)
+        if not cases:
+            raise ChipError(f"{sweep_path}: collectives alone; what one chip takes cannot be fitted to them")
+        fit_checks.check_units(sweep_path, cases, chip)
     except ChipError as error:
         console.fail(error)
     rates = chip_rates.rates(chip)
@@ -134,8 +139,6 @@ def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
         took = np.array([case.device_ns for case in cases])
         errors = np.abs(calibration.held_out(cases, rates, groups) / took - 1.0)
         console.out.print(_errors(groups, errors))
-    if not cases:
-        console.fail(f"{sweep_path}: collectives alone; what one chip takes cannot be fitted to them")
     peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
     found = calibration.calibrate(calibration.timings(cases), rates, dram_peak=peak)
     source = f"loom chips fit: {len(cases)} timings"
