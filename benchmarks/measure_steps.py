@@ -63,10 +63,10 @@ def cases(models: Sequence[str]) -> Iterator[Case]:
 def _step(case: Case) -> tuple[torch.nn.Module, Callable[[], None]]:
     dtype, trains = getattr(torch, case.dtype), case.mode == "train"
     model = hf_models.build(case.model, dtype, trains, "cuda")
-    batch = hf_models.inputs(case.model, case.shape, dtype, "cuda")
+    batch = hf_models.inputs(case.model, case.shape, torch.float32, "cuda")
     for name, value in batch.items():
         if value.is_floating_point():
-            value.normal_()
+            batch[name] = value.normal_().to(dtype)
         else:
             batch[name] = torch.randint_like(value, hf_models.MAX_TOKEN)
     optimizer = torch.optim.AdamW(model.parameters()) if trains else None

@@ -2,7 +2,8 @@
 
     python -m benchmarks.memory_error --chip h200 PEAKS.json
 
-PEAKS.json: ``[{model, dtype, mode, shape, steps}]``, or an object that has them under ``peaks``; steps:
+PEAKS.json: ``[{model, dtype, mode, shape, steps}]``, or an object that has them under ``peaks``, and under
+``made_on_card`` whether models were made there rather than moved there; steps:
 ``[peak allocated, peak reserved, allocated afterwards]`` of each step in bytes, of a fresh process for each
 row. A model is made, moved and run in a dry run, without a device and without values, as often as there are
 recorded steps, and the peaks of the last step are compared. The workspaces of matrix products are those of
@@ -87,13 +88,14 @@ def read(path: Path) -> list[dict[str, Any]]:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: cannot be read: {error}") from None
+    made_on_card = isinstance(rows, dict) and rows.get("made_on_card") is True
     if isinstance(rows, dict):
         rows = rows.get("peaks")
     if not isinstance(rows, list) or not rows:
         raise DataError(f"{path}: must be a list of model steps, or an object with 'peaks'")
     for number, row in enumerate(rows):
         _check(f"{path}, row {number}", row)
-    return rows
+    return [{**row, "made_on_card": made_on_card} for row in rows]
 
 
 def _check(where: str, row: object) -> None:
@@ -144,13 +146,20 @@ def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
     """Return the peaks of each step of a row, from a dry run on a chip."""
     device = torch.get_device_module(DEVICE_TYPE)
     dtype = getattr(torch, row["dtype"])
+    # Where a row does not say that convolutions of float32 were made in TF32, they were not.
+    torch.backends.cudnn.allow_tf32 = bool(row.get("tf32"))
     peaks: list[Peak] = []
     with warnings.catch_warnings(), device.dry_run(chip=chip, devices=1):
         # That values are constants is what a dry run is about.
         warnings.simplefilter("ignore")
-        model = hf_models.build(row["model"], dtype, row["mode"] == "train", "cpu").to(DEVICE_TYPE)
+        # On the card a model and its images are made in float32, whose memory is cached after a conversion.
+        made_on = DEVICE_TYPE if row.get("made_on_card") else "cpu"
+        model = hf_models.build(row["model"], dtype, row["mode"] == "train", made_on).to(DEVICE_TYPE)
         optimizer = torch.optim.AdamW(model.parameters()) if row["mode"] == "train" else None
-        batch = hf_models.inputs(row["model"], row["shape"], dtype, DEVICE_TYPE)
+        batch = hf_models.inputs(
+            row["model"], row["shape"], torch.float32 if row.get("made_on_card") else dtype, DEVICE_TYPE
+        )
+        batch = {name: each.to(dtype) if each.is_floating_point() else each for name, each in batch.items()}
         take_workspaces_as_recorded(model)
         for _ in row["steps"]:
             device.reset_peak_memory_stats()

@@ -56,6 +56,11 @@ def test_a_size_that_is_none(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "a_size_that_is_none.py", {**NAME, "CUBLAS_WORKSPACE_CONFIG": "large"})
 
 
+def test_convolutions_take_it_for_a_call(warm_python: PythonRunner) -> None:
+    settings = {"TORCH_LOOM_CHIP": "h200", "TORCH_LOOM_DRIVER": "null", "CUBLAS_WORKSPACE_CONFIG": ":0:0"}
+    warm_python(PROGRAMS / "convolutions_take_it_for_a_call.py", {**NAME, **settings})
+
+
 def test_captures_take_it_of_their_pool(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "captures_take_it_of_their_pool.py", NAME)
 

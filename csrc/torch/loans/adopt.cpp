@@ -1,13 +1,44 @@
 // Taking back: the engine's results as tensors of the device, and what its kernel changed of its operands.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/StorageImpl.h>
 
 #include "torch/engine/alias.h"
+#include "torch/loans/convolution_memory.h"
 #include "torch/loans/layouts.h"
 #include "torch/loans/lend.h"
 #include "torch/memory/allocator.h"
+#include "torch/memory/workspaces.h"
 
 namespace loom::glue {
+
+namespace {
+
+bool allows_tf32_convolutions() {
+  return at::globalContext().float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV) ==
+         at::Float32Precision::TF32;
+}
+
+// The library takes its memory when the result has its own.
+void take_convolution_memory(const Lending& lending, const at::Tensor& result) {
+  if (!workspaces::may_be_taken(lending.op().shape_class)) return;
+  const auto& loans = lending.loans();
+  const bool is_gradient = std::string_view(lending.op().full_name) == "aten::convolution_backward";
+  const size_t first = is_gradient ? 1 : 0;
+  if (!at::globalContext().userEnabledCuDNN() || loans.size() < first + 2) return;
+  const at::Tensor &source = loans[first].original(), &weight = loans[first + 1].original();
+  auto role = ConvolutionRole::kForward;
+  if (is_gradient) {
+    role = result.sizes() == source.sizes() ? ConvolutionRole::kGradientOfSource
+                                            : ConvolutionRole::kGradientOfWeight;
+    if (role == ConvolutionRole::kGradientOfWeight && result.sizes() != weight.sizes()) return;  // of a bias
+  }
+  const at::Tensor& out = is_gradient ? loans[0].original() : result;
+  const size_t bytes = convolution_memory(role, source, weight, out, allows_tf32_convolutions());
+  if (bytes != 0) workspaces::take_for_call(lending.chosen(), bytes);
+}
+
+}  // namespace
 
 at::Tensor Lending::adopt(at::Tensor result) {
   if (!result.defined() || is_loom(result)) return result;
@@ -54,6 +85,8 @@ at::Tensor Lending::adopt(at::Tensor result) {
   // counted.
   impl->set_storage_keep_dtype(std::move(const_cast<c10::Storage&>(impl->unsafe_storage())));
   impl->_change_backend_component_keys(own);
+  if (op_.record.shape_class == runtime::ShapeClass::kConvolution) [[unlikely]]
+    take_convolution_memory(*this, result);
   return result;
 }
 
@@ -109,6 +142,8 @@ at::Tensor Lending::adopt_unowned(const at::Tensor& result) {
       at::detail::make_tensor<c10::TensorImpl>(std::move(storage), own_keys() | math_bits, impl->dtype());
   owned.unsafeGetTensorImpl()->set_sizes_and_strides(impl->sizes(), impl->strides());
   copied_.emplace_back(result, owned);
+  if (op_.record.shape_class == runtime::ShapeClass::kConvolution) [[unlikely]]
+    take_convolution_memory(*this, owned);
   return owned;
 }
 

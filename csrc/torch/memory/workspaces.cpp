@@ -248,4 +248,14 @@ void take(const runtime::Device& device, runtime::StreamRef stream, const runtim
   seen = now;
 }
 
+void take_for_call(const runtime::Device& device, size_t bytes) {
+  if (sizes_of(device).bytes == 0) return;
+  const runtime::PlanRecorder::TakingWorkspace taking;
+  try {
+    free_device_memory(take_device_memory(device, bytes));
+  } catch (const c10::OutOfMemoryError&) {
+    return;
+  }
+}
+
 }  // namespace loom::glue::workspaces

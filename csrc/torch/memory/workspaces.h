@@ -66,4 +66,8 @@ inline bool may_be_taken(runtime::ShapeClass shape_class) noexcept {
 void take(const runtime::Device& device, runtime::StreamRef stream, const runtime::OpRecord& op,
           bool has_vector);
 
+// Memory that a library takes for the length of a call, and gives back. Where there is no room it does
+// without.
+void take_for_call(const runtime::Device& device, size_t bytes);
+
 }  // namespace loom::glue::workspaces
