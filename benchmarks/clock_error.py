@@ -53,6 +53,10 @@ TRUTH = (
     "hash of the row, is fitted, and errors of the other half show what to expect; of the H200's rows all "
     "are fitted. Other cards and models of the same sources are not ours to see."
 )
+OWN = (
+    "What this project measured of an H100 and an H200 (`benchmarks/measured`), of which one half is fitted "
+    "with them: models of many kinds, and ops of random sizes, small ones too."
+)
 INTERVALS = (
     "Intervals that hold eight of ten cases, as `loom plan` gives them: made of one part of the half that is "
     "not fitted, and tested on the other part. Ends lie in the middle of two: each row or each card counts "
@@ -213,6 +217,7 @@ def folder_report(
     traces: Path | None = None,
     intervals: bool = False,
     pictures: Path | None = None,
+    own: bool = False,
 ) -> tuple[str, str]:
     """Print errors by family and source of a folder's files; return the tables by family and the last line.
 
@@ -222,9 +227,10 @@ def folder_report(
         traces: a file that keeps what was traced of timm's models.
         intervals: whether to write chips/uncertainty.json.
         pictures: a folder for the picture.
+        own: whether to read what this project measured itself, too.
     """
     found: list[clock_truth.Found] = []
-    for path in clock_truth.files(folder):
+    for path in [*clock_truth.files(folder), *(clock_truth.files(clock_truth.MEASURED) if own else ())]:
         kind = clock_truth.kind_of(path)
         if kind == "sweep":
             found += clock_truth.ops(path, print)
@@ -239,7 +245,9 @@ def folder_report(
     print(clock_truth.report(found))
     other = [each for each in found if not each.is_fitted] or found
     line = summary([each.error for each in other], [f"{each.source}: {each.name}" for each in other])
-    made = clock_truth.intervals(found)
+    ours = {path.stem for path in clock_truth.files(clock_truth.MEASURED)}
+    public = [each for each in found if each.source not in ours]
+    made = clock_truth.intervals(public or found)
     table = clock_truth.intervals_table(made)
     print(table)
     if intervals:
@@ -247,7 +255,11 @@ def folder_report(
         uncertainty.FILE.write_text(f"{text}\n", encoding="utf-8")
     if pictures is not None:
         (pictures / PICTURE).write_text(clock_picture.picture(found), encoding="utf-8")
-    return f"{clock_truth.report(found, by_source=False)}\n\n{INTERVALS}\n\n{table}", line
+    tables = clock_truth.report(public or found, by_source=False)
+    if own:
+        mine = clock_truth.report([each for each in found if each.source in ours], by_source=False)
+        tables += f"\n\n{OWN}\n\n{mine}"
+    return f"{tables}\n\n{INTERVALS}\n\n{table}", line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -257,6 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", action="store_true", help="print where each step's time goes")
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
     parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
+    parser.add_argument("--own", action="store_true", help="with a folder: this project's measurements, too")
     parser.add_argument("--traces", type=Path, help="a file that keeps what was traced of timm's models")
     parser.add_argument(
         "--write-uncertainty",
@@ -273,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.traces,
                 options.write_uncertainty,
                 DOCS_FILE.parent / "pictures" if options.write_docs else None,
+                options.own,
             )
             if options.write_docs:
                 write_docs(

@@ -32,11 +32,11 @@ from torch_loom.chips.fitted import described, rounded
 from torch_loom.chips.writer import to_toml
 
 COMMAND = "python -m benchmarks.fit_chips"
-STARTS = 4
+STARTS = 12
 
 
 # A step's one time counts as a few of ops; coefficients that steps do not tell stay close to where they are.
-STEP_WEIGHT, STEP_PRIOR = 3.0, 0.1
+STEP_WEIGHT, STEP_PRIOR = 3.0, 0.2
 HELD_IN_STEPS = ("busy_share", "split_ns")
 OWN_IN_STEPS = ("matmul",)
 
@@ -168,8 +168,8 @@ def fit_architecture(
     start = chip_rates.efficiency(chips.load(one.rest))
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     # What ran is told first, so that each algorithm begins with the times that it took.
-    begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used)}
-    curves = calibration.fit_families(measured, rates, begun, starts, used)
+    begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used, True)}
+    curves = calibration.fit_families(measured, rates, begun, starts, used, True)
     own_curves: dict[str, Mapping[str, float]] = {}
     if steps and one.steps:
         card = names.index(one.steps)

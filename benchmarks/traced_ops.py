@@ -1,7 +1,7 @@
 """The ops that a program issues on a GPU, without one: a dispatch mode over tensors of the device ``meta``.
 
 What a GPU's kernels fuse and the meta device takes apart is put together again before it is recorded:
-attention and dropout. Integers that come from nothing but constants are computed, so that a program that
+attention and dropout. Numbers that come from nothing but constants are computed, so that a program that
 looks at a mask goes on as it would. :mod:`benchmarks.clock_error` reads ops from here; the tape of a dry
 run is another source.
 """
@@ -23,12 +23,12 @@ from torch_loom.chips.cost.calls import described, of_call
 
 aten = torch.ops.aten
 
-# Larger tensors of integers are not computed.
+# Larger tensors are not computed.
 MAX_KNOWN_ITEMS = 1 << 16
 
 
 class _Recorder(TorchDispatchMode):
-    """Keeps the ops on tensors of a device, and the values of small integers."""
+    """Keeps the ops on tensors of a device, and the values of small ones."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -42,13 +42,16 @@ class _Recorder(TorchDispatchMode):
         if func is aten._local_scalar_dense.default and self._is_ours(tensors[0]):
             self.ops.append(Op("_local_scalar_dense", (described(tensors[0]),), ()))
             return self.known[tensors[0]].item() if tensors[0] in self.known else 0
-        known = self._value(func, args, kwargs, tensors)
         result = func(*args, **kwargs)
         if func is aten.convolution.default and result.dim() == 4:
             result = _laid_out(result, tensors[:2])
         results = [item for item in tree_flatten(result)[0] if isinstance(item, torch.Tensor)]
-        if isinstance(known, torch.Tensor) and len(results) == 1 and self._is_ours(results[0]):
+        is_small = len(results) == 1 and results[0].numel() <= MAX_KNOWN_ITEMS
+        known = self._value(func, args, kwargs, tensors) if is_small else None
+        if known is not None and self._is_ours(results[0]):
             self.known[results[0]] = known
+        elif func._schema.is_mutable and tensors:
+            self.known.pop(tensors[0], None)
         if any(self._is_ours(item) for item in (*tensors, *results)) and not func.is_view:
             self._keep(func, args, kwargs, results)
         return result
@@ -56,8 +59,8 @@ class _Recorder(TorchDispatchMode):
     def _is_ours(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == self.device
 
-    def _value(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> object:
-        """Return what the op gives for integers that are known; None if it cannot be known or is large."""
+    def _value(self, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> torch.Tensor | None:
+        """Return what the op gives for numbers that are known; None if they are not."""
         if any(item not in self.known for item in tensors):
             return None
         if not tensors and not func.__name__.startswith(("arange", "ones", "zeros", "full", "scalar_tensor")):
@@ -73,9 +76,7 @@ class _Recorder(TorchDispatchMode):
                 value = func(*tree_map(real, args), **tree_map(real, kwargs))
             except (RuntimeError, NotImplementedError):
                 return None
-        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
-            return None
-        return value if value.numel() <= MAX_KNOWN_ITEMS else None
+        return value if isinstance(value, torch.Tensor) else None
 
     def _keep(self, func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
         op = of_call(func._schema, args, kwargs, results)

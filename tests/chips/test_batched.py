@@ -60,6 +60,15 @@ def test_many_at_once_take_what_each_takes(family: str, chip: str) -> None:
     assert np.allclose(together, alone, rtol=1e-12)
 
 
+@pytest.mark.parametrize("has_winograd", [0.0, 1.0])
+def test_what_ran_is_timed_where_the_library_has_it(has_winograd: float) -> None:
+    own = [kernel._replace(items=2.0) for kernel in KERNELS["convolution_vector"] if kernel.rows]
+    model = CostModel(rates(chips.load("h200")), {"convolution_vector": {"winograd": has_winograd}})
+    coefficients = model.coefficients["convolution_vector"]
+    together = BATCHED["vector_convolution"](Columns(own), coefficients, model.rates)
+    assert np.allclose(together, [model.time(kernel).total_ns for kernel in own], rtol=1e-12)
+
+
 def test_a_case_of_each_op_is_among_them() -> None:
     assert len(KERNELS) > 25
     assert all(lower(sweep.describe(op, list(shapes(op)[0]), "float32")) for op in OPS)

@@ -79,7 +79,16 @@ def test_classes_by_window_and_layout(op: str, shape: list[int], layout: str, ex
         ("conv2d", [8, 64, 28, 64, 3, 1], "float32", "nhwc", ["layout"] * 3 + ["convolution_vector"]),
         ("conv2d", [8, 64, 28, 64, 1, 1], "float32", "nhwc", ["layout"] * 2 + ["convolution_vector"]),
         ("conv2d_wgrad", [8, 64, 28, 64, 3, 1], "float32", "nhwc", ["convolution_wgrad_vector"]),
+        ("conv2d", [8, 64, 14, 64, 1, 1], "bfloat16", "nchw", ["convolution"]),
+        ("conv2d", [8, 64, 7, 64, 1, 1], "bfloat16", "nchw", ["layout"] * 2 + ["convolution"]),
+        ("conv2d", [8, 3, 224, 64, 7, 2], "bfloat16", "nchw", ["layout"] * 3 + ["convolution_few"]),
+        ("conv2d", [8, 3, 224, 32, 3, 2], "bfloat16", "nchw", ["convolution_few"]),
         ("batch_norm", [8, 64, 28], "float16", "nchw", ["batch_norm"]),
+        ("batch_norm_inference", [8, 64, 28], "float16", "nchw", ["batch_norm_inference"]),
+        (
+            *("batch_norm_inference", [8, 64, 28], "bfloat16", "nchw"),
+            ["elementwise_heavy", "batch_norm_inference_own"],
+        ),
         ("batch_norm", [8, 64, 28], "bfloat16", "nchw", ["batch_norm_own"]),
         ("batch_norm", [8, 64, 28], "bfloat16", "nhwc", ["batch_norm_last"]),
         ("batch_norm_backward", [8, 64, 28], "bfloat16", "nchw", ["batch_norm_backward_own"]),
@@ -87,6 +96,13 @@ def test_classes_by_window_and_layout(op: str, shape: list[int], layout: str, ex
 )
 def test_classes_by_dtype(op: str, shape: list[int], dtype: str, layout: str, expected: list[str]) -> None:
     assert families(op, {"layout": layout}, shape, dtype) == expected
+
+
+def test_means_of_half_precision_are_converted_first() -> None:
+    source, scale = Tensor.dense("float16", 8, 64, 28, 28), Tensor.dense("float16", 64)
+    found = lower(Op("native_batch_norm", (source, *(scale,) * 4), (source,), {"training": False}))
+    expected = ["elementwise_heavy", "elementwise", "batch_norm_inference_own"]
+    assert [kernel.family for kernel in found] == expected
 
 
 def test_a_channel_is_normalised_by_one_core() -> None:

@@ -120,12 +120,17 @@ def fit_families(
     start: Coefficients | None = None,
     starts: int = STARTS,
     dram_share: float = 0.9,
+    also_bare: bool = False,
 ) -> dict[str, Mapping[str, float]]:
-    """Return the coefficients of every family that occurs in timings of one or more cards."""
+    """Return the coefficients of every family that occurs in timings of one or more cards.
+
+    With ``also_bare`` fits begin once with the curves of ``start``, as of another card, and once without.
+    """
     coefficients: dict[str, Mapping[str, float]] = {}
     for families, members in _components(measured):
         best: tuple[float, dict[str, dict[str, float]]] | None = None
-        for begun in _choices(families, start or {}):
+        bare = {family: curve for family, curve in (start or {}).items() if family not in families}
+        for begun in [*_choices(families, start or {}), *(_choices(families, bare) if also_bare else ())]:
             known = {**begun, **coefficients}
             free = identified(members, rates, free_coefficients(families), known, dram_share)
             found = graded(fit(members, rates, free, known, starts, dram_share=dram_share), free)

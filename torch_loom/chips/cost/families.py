@@ -191,6 +191,12 @@ FAMILIES: Mapping[str, Family] = {
     "batch_norm_inference": Family(
         "stream", "with statistics that are known", {**_STREAM, "start_ns": 1000.0}
     ),
+    "batch_norm_inference_own": Family(
+        "stream",
+        "by PyTorch's own kernels: items are threads",
+        {**_STREAM, "start_ns": 1000.0, "item_cycles": 0.5},
+        "batch_norm_inference",
+    ),
     "batch_norm_backward": Family("twice", "its gradient", _BATCH_NORM_BACKWARD),
     "batch_norm_backward_own": Family(
         "twice", "by PyTorch's own kernels", _BATCH_NORM_BACKWARD, "batch_norm_backward"

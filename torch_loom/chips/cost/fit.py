@@ -27,7 +27,7 @@ ROBUST_ERROR = 0.1
 LEAST_TIMINGS, LEAST_SLOPE = 2, 0.02
 STARTS = 8
 SPREAD = 0.4
-POLISHED = 1
+POLISHED = 4
 
 
 # Free coefficients of this family are fields of the rates, within these limits.

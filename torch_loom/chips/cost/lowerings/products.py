@@ -165,6 +165,9 @@ FORWARD, OF_SOURCE, OF_WEIGHT = "", "_dgrad", "_wgrad"
 # an H200, by names).
 TILED_WINDOW = 25
 WINOGRAD_WINDOW = 9
+# Planes of images that are no multiple of so many bytes are turned for products; sums over so few elements
+# are made of pictures as they lie (by what an H200 allocated for calls, and the names of its kernels).
+PRODUCT_ALIGNMENT, DIRECT_DEPTH = 8, 64
 # Winograd's algorithms are for sums over so many channels, and images longer than this: by the names of the
 # kernels that cuDNN 8.9 ran on a V100 and a T4 (NeuSight). Of the fitted half, 44 to 56 channels do alike.
 WINOGRAD_CHANNELS, WINOGRAD_IMAGE = 48, 5
@@ -208,9 +211,12 @@ def _convolution(role: str, source: Tensor, weight: Tensor, out: Tensor, op: Op)
     steps = math.prod(as_list(op.attributes.get("stride"), 2, 1))
     is_last = _is_last(source) or _is_last(weight)
     turned: tuple[Tensor, ...] = ()
-    if on_matrix_units and not is_last:
-        # Matrix units want channels innermost; a window of one place that skips none is a product as it lies.
-        turned = tensors if window > 1 else (source, out) if steps > 1 else ()
+    is_few = narrow and groups == 1 and channels % 8 != 0
+    if on_matrix_units and not is_last and not (is_few and channels * window <= DIRECT_DEPTH):
+        # Matrix units want channels innermost; a window of one place that skips none is a product as it lies,
+        # where it lies at multiples of so many bytes.
+        is_product = steps == 1 and math.prod(out.shape[2:]) * item_bytes % PRODUCT_ALIGNMENT == 0
+        turned = tensors if window > 1 else () if is_product else (source, out)
     elif not on_matrix_units and is_last and role != OF_WEIGHT:
         # Vector units want channels outermost, but for gradients of weights.
         turned = tensors if window > 1 else (source, out)
@@ -219,7 +225,6 @@ def _convolution(role: str, source: Tensor, weight: Tensor, out: Tensor, op: Op)
         size = float(tensor.memory_bytes)
         items = float(tensor.items)
         kernels.append(Kernel("layout", dtype, size, size, 2.0 * size, items, item_bytes=item_bytes))
-    is_few = narrow and groups == 1 and channels % 8 != 0
     if on_matrix_units:
         # In multiples of 16 bytes, too.
         grain = 8 if narrow else 4

@@ -6,13 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from torch_loom.chips.cost.lowerings.common import as_int, as_list, inner_dim, largest, moved_bytes, stream
+from torch_loom.chips.cost.lowerings.common import (
+    NARROW,
+    as_int,
+    as_list,
+    inner_dim,
+    largest,
+    moved_bytes,
+    stream,
+)
 from torch_loom.chips.cost.lowerings.data import copy, elementwise
 from torch_loom.chips.cost.records import Kernel, Op, Tensor
 
-# cuDNN's batch norms take no bfloat16 from PyTorch, which has kernels of its own for it: a block of so many
-# threads at least for each plane.
-OWN_BATCH_NORM, PLANE_THREADS = "bfloat16", 128
+# PyTorch's own batch norms give each plane of an image a block of so many threads at least.
+PLANE_THREADS = 128
 # Longer rows of a softmax do not fit into the registers of one warp.
 WARP_COLUMNS = 1024
 
@@ -129,31 +136,51 @@ def layer_norm_backward(op: Op) -> list[Kernel]:
     return kernels
 
 
+def _is_own(source: Tensor, operands: Sequence[Tensor]) -> bool:
+    """Return whether PyTorch's own kernels work: cuDNN is given no bfloat16, nor half-precision weights."""
+    return source.dtype == "bfloat16" or any(each.dtype in NARROW for each in operands if each is not source)
+
+
 def batch_norm(op: Op) -> list[Kernel]:
     source = op.inputs[0]
-    passes = 2 if op.attributes.get("training", op.attributes.get("train", True)) else 1
     out = op.outputs[0] if op.outputs else source
-    if passes == 1:
-        kernel = stream("batch_norm_inference", op, (source,), (out,))
-        planes = math.prod(source.shape[:2])
-        # PyTorch's own kernel gives each plane of an image threads of its own.
-        least = planes * PLANE_THREADS if source.dtype == OWN_BATCH_NORM else 0
-        return [kernel._replace(items=float(max(source.items, least)))]
-    return [_by_channels("batch_norm", source, stream("batch_norm", op, (source,), (out,)))]
+    parameters = [each for each in op.inputs[1:] if len(each.shape) == 1]
+    is_own = _is_own(source, parameters)
+    if op.attributes.get("training", op.attributes.get("train", True)):
+        return [_by_channels("batch_norm", source, stream("batch_norm", op, (source,), (out,)), is_own)]
+    kernel = stream("batch_norm_inference", op, (source,), (out,))
+    if not is_own:
+        return [kernel]
+    # Its scale is computed first, in float32, to which a narrower mean is converted.
+    channels = Tensor.dense("float32", *source.shape[1:2])
+    before = [stream("elementwise_heavy", op, (channels,), (channels,))]
+    before += [
+        stream("elementwise", op, (each,), (channels,)) for each in parameters[2:3] if each.dtype in NARROW
+    ]
+    if _has_channels_last(source):
+        return [*before, kernel]
+    planes = math.prod(source.shape[:2])
+    items = float(max(source.items, planes * PLANE_THREADS))
+    return [*before, kernel._replace(family="batch_norm_inference_own", items=items)]
 
 
 def batch_norm_backward(op: Op) -> list[Kernel]:
     grad, source = op.inputs[0], op.inputs[1]
-    return [_by_channels("batch_norm_backward", source, stream("", op, (grad, source), (source,)))]
+    is_own = _is_own(source, [each for each in op.inputs[2:] if len(each.shape) == 1])
+    kernel = stream("", op, (grad, source), (source,))
+    return [_by_channels("batch_norm_backward", source, kernel, is_own)]
 
 
-def _by_channels(family: str, source: Tensor, kernel: Kernel) -> Kernel:
+def _has_channels_last(source: Tensor) -> bool:
+    return len(source.shape) < 2 or source.strides[1] == 1
+
+
+def _by_channels(family: str, source: Tensor, kernel: Kernel, is_own: bool) -> Kernel:
     """Return a kernel with what one core does alone: a channel, unless channels lie innermost."""
-    if len(source.shape) < 2 or source.strides[1] == 1:
+    if _has_channels_last(source):
         return kernel._replace(family=f"{family}_last")
     columns = source.items // max(1, source.shape[1])
-    own = "_own" if source.dtype == OWN_BATCH_NORM else ""
-    return kernel._replace(family=f"{family}{own}", columns=columns)
+    return kernel._replace(family=f"{family}{'_own' if is_own else ''}", columns=columns)
 
 
 def pooling(op: Op) -> list[Kernel]:
