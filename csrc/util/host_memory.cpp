@@ -210,9 +210,10 @@ void touch(void* address, size_t bytes) noexcept {
 
 std::string describe() {
   const Reading reading = read();
+  std::string limit = reading.limited_by;
+  if (limit != kSetting) limit.append("; ").append(kSetting).append(" sets a limit");
   return "the host, whose memory holds what the devices hold, has " + gib(reading.total_bytes) +
-         " of which " + gib(reading.left_bytes) + " are left (limited by " + reading.limited_by +
-         (reading.limited_by == kSetting ? ")" : std::string("; ") + kSetting + " sets a limit)");
+         " of which " + gib(reading.left_bytes) + " are left (limited by " + limit + ")";
 }
 
 }  // namespace loom::host_memory

@@ -138,6 +138,7 @@ def owned(name: str) -> set[str]:
 
     import torch_loom.numerics  # noqa: F401  # its ops exist once it is imported
 
+    torch.get_device_module(name).init()  # most kernels are registered then
     key = "CUDA" if name == "cuda" else "PrivateUse1"
     kernels = {op for op in registered(key) if "(none)" not in registration(op, key) and makes_tensors(op)}
     fakes = {

@@ -6,6 +6,8 @@ import torch
 
 import torch_loom._C
 
+torch.cuda.init()  # most kernels are registered then
+
 FOR_GPUS = re.compile(
     r"^(?:Sparse|SparseCsr|Quantized|NestedTensor)?CUDA: registered at (\S*/pytorch/\S+)", re.MULTILINE
 )
