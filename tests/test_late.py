@@ -117,3 +117,19 @@ def test_import_of_torch_leaves_what_few_use(name: str) -> None:
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
     )
     assert shown.stdout.strip() == "_Late"
+
+
+def test_a_module_has_the_names_of_late_ones() -> None:
+    lenders = {"dumps": importlib.import_module("json")}
+    get, names = late.names("mine", {"own": 1}, lenders)
+    assert get("dumps") is lenders["dumps"].dumps
+    assert names() == ["dumps", "own"]
+    with pytest.raises(AttributeError, match="module 'mine' has no attribute 'loads'"):
+        get("loads")
+
+
+def test_every_public_name_of_the_device_module_is_listed() -> None:
+    module = importlib.import_module("torch_loom.device")
+    for each in (module, module.memory, module.graphs, module.devices):
+        assert set(each.__all__) <= set(dir(each))
+        assert all(hasattr(each, name) for name in each.__all__)

@@ -32,7 +32,7 @@ _NO_COMPUTATION = frozenset({"_foobar", "_has_compatible_shallow_copy_type", "_l
 
 def served_ops() -> list[str]:
     """Return the names of the ops of `aten` that have a kernel for the device, without overloads."""
-    torch.loom.init()  # most kernels are registered then
+    torch.get_device_module("loom").init()  # most kernels are registered then
     names = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
     return sorted(
         {name.removeprefix("aten::").partition(".")[0] for name in names if name.startswith("aten::")}

@@ -123,20 +123,26 @@ class _Loading(ModuleType):
             return ModuleType.__getattribute__(self, name)
 
 
-def attribute(modules: Mapping[str, Any], name: str, asked: str) -> Any:
-    """Return what a module has from one that is imported late: the body of its ``__getattr__``.
+def names(
+    module: str, own: Mapping[str, Any], lenders: Mapping[str, Any]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a module that has names of modules that are imported late.
 
     Args:
-        modules: of each such name, the late module.
-        name: the one that was asked for.
-        asked: the name of the module that was asked.
-
-    Raises:
-        AttributeError: it is none of these.
+        module: its name, for errors.
+        own: its names, as ``globals()`` has them.
+        lenders: of each such name, the late module.
     """
-    if name not in modules:
-        raise AttributeError(f"module {asked!r} has no attribute {name!r}")
-    return getattr(modules[name], name)
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in lenders:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(lenders[name], name)
+
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted({*own, *lenders})
+
+    return __getattr__, __dir__
 
 
 def lazily(name: str) -> Any:

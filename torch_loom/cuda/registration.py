@@ -19,7 +19,9 @@ from torch_loom.patches.declared import CUDA_NAME
 NAME = config.CUDA_NAME
 
 # A module's own, and what is the same in every module.
-_KEPT = frozenset({"__name__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__cached__"})
+_KEPT = frozenset(
+    {"__name__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__cached__", "__dir__"}
+)
 
 # Functions of torch.cuda that answer as on a GPU, given the functions of torch._C that they call.
 _PYTORCHS_OWN = {

@@ -146,8 +146,9 @@ __all__ += random.__all__
 __all__ += streams.__all__
 
 
+_late_name, __dir__ = _late.names(f"torch.{_utils.DEVICE_TYPE}", globals(), NAMES_OF_LATE)
+
+
 def __getattr__(name: str) -> _Any:
     # torch.utils.checkpoint reads it as a variable; without it, random numbers would not be replayed.
-    if name == "_initialized":
-        return is_initialized()
-    return _late.attribute(NAMES_OF_LATE, name, f"torch.{_utils.DEVICE_TYPE}")
+    return is_initialized() if name == "_initialized" else _late_name(name)

@@ -53,9 +53,7 @@ __all__ = [
 _properties = late.lazily("torch_loom.device._core.properties")
 NAMES_OF_LATE = {"DeviceProperties": _properties}
 
-
-def __getattr__(name: str) -> Any:
-    return late.attribute(NAMES_OF_LATE, name, __name__)
+__getattr__, __dir__ = late.names(__name__, globals(), NAMES_OF_LATE)
 
 
 has_half: bool = True

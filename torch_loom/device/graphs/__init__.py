@@ -1,7 +1,5 @@
 """Graphs: work that is captured once and replayed without Python, as in ``torch.cuda.graphs``."""
 
-from typing import Any
-
 from torch_loom import late
 from torch_loom.device.graphs.capture import (
     CUDAGraph,
@@ -21,6 +19,4 @@ __all__ = [
 
 NAMES_OF_LATE = {"make_graphed_callables": late.lazily("torch_loom.device.graphs.callables")}
 
-
-def __getattr__(name: str) -> Any:
-    return late.attribute(NAMES_OF_LATE, name, __name__)
+__getattr__, __dir__ = late.names(__name__, globals(), NAMES_OF_LATE)

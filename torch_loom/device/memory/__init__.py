@@ -50,9 +50,7 @@ NAMES_OF_LATE = {
     "_save_segment_usage": _plots,
 }
 
-
-def __getattr__(name: str) -> Any:
-    return late.attribute(NAMES_OF_LATE, name, __name__)
+__getattr__, __dir__ = late.names(__name__, globals(), NAMES_OF_LATE)
 
 
 def empty_cache(device: Device = None) -> None:
