@@ -92,18 +92,19 @@ COLD = (
 # Where each file has options or helpers of its own.
 ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core", "random")
 # Headers, and templates that each use makes again, are most of what a file costs: a room is compiled as one
-# unit, these rooms with one another. The names in their files' anonymous namespaces must then differ.
+# unit, and these rooms with one another. The names in the anonymous namespaces of their files must then differ.
+# The longest come first, since ninja begins with what comes first.
 TOGETHER = (
+    ("torch/kernels", "torch/ops"),
+    ("torch/core", "torch/dispatch", "torch/engine", "torch/inference", "torch/loans", "torch/memory"),
     ("distributed", "torch/profiler"),
+    ("torch/bindings", "torch/kernels/semi_structured"),
+    ("torch/cuda", "torch/cuda/values"),
+    ("torch/hooks", "torch/kernels/attention", "torch/numerics"),
     ("distributed/transport", "torch/random"),
     ("driver", "driver/host", "kernel_checks", "runtime/memory"),
     ("runtime", "runtime/ipc"),
     ("telemetry", "util"),  # linked into two libraries
-    ("torch/bindings", "torch/kernels/semi_structured"),
-    ("torch/core", "torch/dispatch", "torch/engine", "torch/inference", "torch/loans", "torch/memory"),
-    ("torch/cuda", "torch/cuda/values"),
-    ("torch/hooks", "torch/kernels/attention", "torch/numerics"),
-    ("torch/kernels", "torch/ops"),
 )
 # With 1, each room is a unit: for who edits one file again and again. The first build takes a third longer.
 IS_SEPARATE = os.environ.get("SEPARATE_OBJECTS") == "1"
@@ -133,8 +134,12 @@ class Unit(NamedTuple):
 
 
 def rooms() -> list[str]:
-    """Returns the folders of csrc that have files to compile."""
-    return sorted({path.parent.relative_to(CSRC).as_posix() for path in CSRC.rglob("*.cpp")})
+    """Returns the folders of csrc that have files to compile, in the order in which they are."""
+    together = [room for group in TOGETHER for room in group]
+    found = {path.parent.relative_to(CSRC).as_posix() for path in CSRC.rglob("*.cpp")}
+    if gone := sorted(set(together) - found):
+        raise SystemExit(f"setup.py compiles rooms together that have no files: {', '.join(gone)}")
+    return [*together, *sorted(found - set(together))]
 
 
 def files_of(room: str) -> list[Path]:
@@ -298,7 +303,6 @@ class Build(build_ext):
         shared_rooms = ("telemetry", "util")
         apart = {*shared_rooms, NVML, TESTING}
         known = [room for room in rooms() if room not in apart]
-        # ninja begins with what comes first: the longest.
         own = file.compile(units_of(room for room in known if not is_plain(room)))
         shared = file.compile(units_of(shared_rooms))
         plain = [*file.compile(units_of(room for room in known if is_plain(room))), *shared]
