@@ -92,7 +92,7 @@ COLD = (
 # Where each file has options or helpers of its own.
 ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core", "random")
 # Headers, and templates that each use makes again, are most of what a file costs: a room is compiled as one
-# unit, and these rooms with one another. The names in the anonymous namespaces of their files must then differ.
+# unit, and these rooms with one another. Names in the anonymous namespaces of their files must then differ.
 # The longest come first, since ninja begins with what comes first.
 TOGETHER = (
     ("torch/kernels", "torch/ops"),
