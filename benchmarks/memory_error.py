@@ -147,9 +147,9 @@ def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
     device = torch.get_device_module(DEVICE_TYPE)
     dtype = getattr(torch, row["dtype"])
     # Where a row does not say that convolutions of float32 were made in TF32, they were not.
-    torch.backends.cudnn.allow_tf32 = bool(row.get("tf32"))
+    precision = torch.backends.cudnn.flags(enabled=True, allow_tf32=bool(row.get("tf32")))
     peaks: list[Peak] = []
-    with warnings.catch_warnings(), device.dry_run(chip=chip, devices=1):
+    with precision, warnings.catch_warnings(), device.dry_run(chip=chip, devices=1):
         # That values are constants is what a dry run is about.
         warnings.simplefilter("ignore")
         # On the card a model and its images are made in float32, whose memory is cached after a conversion.

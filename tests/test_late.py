@@ -130,6 +130,10 @@ def test_a_module_has_the_names_of_late_ones() -> None:
 
 def test_every_public_name_of_the_device_module_is_listed() -> None:
     module = importlib.import_module("torch_loom.device")
+    for lender in (module.telemetry, module._report, module._fallback):
+        assert set(lender.__all__) <= {
+            name for name, late_one in module.NAMES_OF_LATE.items() if late_one is lender
+        }
     for each in (module, module.memory, module.graphs, module.devices):
         assert set(each.__all__) <= set(dir(each))
         assert all(hasattr(each, name) for name in each.__all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +94,20 @@ _KNOWN_BEFORE = frozenset(
 
 # One for all: what is imported late may read another late module.
 _lock = threading.RLock()
+_loading: dict[ModuleType, int] = {}  # by which thread
+
+
+def _after_fork_in_child() -> None:
+    # Another thread's import does not go on here, and its lock is never released.
+    global _lock
+    _lock = threading.RLock()
+    for module, thread in list(_loading.items()):
+        if thread != threading.get_ident():
+            del _loading[module]
+            module.__class__ = _Late
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Late(ModuleType):
@@ -106,11 +121,14 @@ class _Late(ModuleType):
         with _lock:
             if type(self) is _Late:
                 self.__class__ = _Loading  # type: ignore[assignment]
+                _loading[self] = threading.get_ident()
                 try:
                     read(self, "__spec__").loader.exec_module(self)
                 except BaseException:
                     self.__class__ = _Late
                     raise
+                finally:
+                    _loading.pop(self, None)
                 self.__class__ = ModuleType  # type: ignore[assignment]
         return getattr(self, name)
 

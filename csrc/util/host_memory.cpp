@@ -178,15 +178,18 @@ bool can_touch(const void* address, size_t bytes) noexcept {
 
 void touch(void* address, size_t bytes) noexcept {
 #ifdef MADV_POPULATE_WRITE
+  // Kernels before Linux 5.14 know no such advice.
+  static std::atomic<bool> is_refused{false};
+  if (bytes < kLargeBytes || is_refused.load(std::memory_order_relaxed)) return;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(address) + page - 1) / page * page;
   const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes) / page * page;
   unsigned char is_there = 1;
   if (begin >= end || mincore(reinterpret_cast<void*>(end - page), page, &is_there) != 0) return;
   if ((is_there & 1) != 0) return;
-  // A kernel that knows no such advice refuses it.
   const auto populate = [](uintptr_t from, uintptr_t to) {
-    madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
+    const int result = madvise(reinterpret_cast<void*>(from), to - from, MADV_POPULATE_WRITE);
+    if (result != 0 && errno == EINVAL) is_refused.store(true, std::memory_order_relaxed);
   };
   static const size_t num_cores = std::max(1U, std::thread::hardware_concurrency());
   const size_t num_parts =
@@ -199,7 +202,7 @@ void touch(void* address, size_t bytes) noexcept {
       threads[i] = std::thread(populate, from, from + part);
       from += part;
     }
-  } catch (const std::system_error&) {  // this one does the rest
+  } catch (const std::exception&) {  // no thread, or no memory for one: this one does the rest
   }
   populate(from, end);
   for (std::thread& thread : threads) {

@@ -20,8 +20,8 @@ bool has_room(size_t bytes) noexcept;
 // The same for what was not touched yet of a range.
 bool can_touch(const void* address, size_t bytes) noexcept;
 
-// Touches a range that is about to be written all over, unless it was: its pages in one call cost two thirds
-// of a fault for each, and large ranges are touched by several threads.
+// Touches a large range that is about to be written all over, unless its last page was: its pages in one call
+// cost two thirds of a fault for each, and several threads touch it. Smaller ranges are left alone.
 void touch(void* address, size_t bytes) noexcept;
 
 // What is there and what limits it, for a message: "the host … has 24.00 GiB, of which 0.30 GiB are left

@@ -49,6 +49,13 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
     )
 
 
+@pytest.mark.parametrize(
+    "program", ["fake_tensors_are_cast_before_first_use", "a_kernel_of_the_programs_own_stays"]
+)
+def test_before_first_use(warm_python: PythonRunner, program: str) -> None:
+    warm_python(PROGRAMS / f"{program}.py")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["loom", "rbln", "npu"])
 def test_torch_loom_is_the_module_under_every_name(warm_python: PythonRunner, name: str) -> None:

@@ -16,8 +16,9 @@ from torch_loom.errors import ChipError
 # By so much a row's time, or that of half of all rows, may differ from what the others or the chip say. Real
 # sweeps differ up to 16-fold by row, and those of a K80 up to 40-fold from an H200's times.
 MOST = 100.0
-# Of a card's name, what does not say which card it is: the vendor's words and the memory.
-_OTHER_WORDS = re.compile(r"nvidia|tesla|geforce|quadro|gpu|\d+gb|hbm\w*")
+# Of a card's name, what does not say which card it is: the vendor's words.
+_OTHER_WORDS = re.compile(r"nvidia|tesla|geforce|gpu|hbm\w*")
+_MEMORY = re.compile(r"\d+gb")
 
 
 def check_card(where: object, device: str, chip: Chip) -> None:
@@ -41,7 +42,13 @@ def check_card(where: object, device: str, chip: Chip) -> None:
 
 
 def _is_of(device: str, chip: Chip) -> bool:
-    return _words(device) in (_words(chip.product_name), _words(chip.name))
+    return any(_is_same(_words(device), _words(name)) for name in (chip.product_name, chip.name))
+
+
+def _is_same(one: set[str], other: set[str]) -> bool:
+    # Cards that differ in their memory have other rates; not every name says how much it is.
+    memories = [{word for word in words if _MEMORY.fullmatch(word)} for words in (one, other)]
+    return one - memories[0] == other - memories[1] and (not all(memories) or memories[0] == memories[1])
 
 
 def _words(name: str) -> set[str]:

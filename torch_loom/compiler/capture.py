@@ -206,7 +206,10 @@ def _plain_convolution(
     is_plain = x.dim() == weight.dim() == 4 and not any(
         one.is_contiguous(memory_format=torch.channels_last) for one in (x, weight)
     )
-    if not is_plain or not all(one.is_contiguous() and one.dtype is x.dtype for one in others):
+    is_one_kind = all(
+        one.is_contiguous() and (one.dtype, one.device) == (x.dtype, x.device) for one in others
+    )
+    if not is_plain or not is_one_kind or any(len(one) not in (1, 2) for one in (stride, padding, dilation)):
         return None
     channels, inner = weight.shape[:2]
     if groups < 1 or channels % groups or x.shape[1] != inner * groups:

@@ -6,6 +6,7 @@ reads.
 # ruff: noqa: F401, F403, F405
 
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if "torch" not in _sys.modules:
@@ -46,7 +47,6 @@ from torch_loom.device._core.topology import *
 from torch_loom.device._core.waiting import *
 from torch_loom.device._core.waiting import _busy_wait_for_flag, _clear_flag, _sleep
 from torch_loom.device.comm import nccl
-from torch_loom.device.devices import *
 from torch_loom.device.devices import (
     _device_count_nvml,
     _DeviceGuard,
@@ -54,16 +54,27 @@ from torch_loom.device.devices import (
     _host_arch_key,
     _maybe_exchange_device,
 )
-from torch_loom.device.graphs import *
 from torch_loom.device.graphs import annotations as _graph_annotations
 from torch_loom.device.ipc import *
-from torch_loom.device.memory import *
 from torch_loom.device.memory import pinning as _pin_memory_utils
 from torch_loom.device.memory.addresses import _create_tensor_from_ptr
 from torch_loom.device.random import *
 from torch_loom.device.random import _get_generator, _get_rng_state_offset, _set_rng_state_offset
 from torch_loom.device.streams import *
 from torch_loom.device.streams import _set_stream_by_id
+
+if _TYPE_CHECKING:
+    from torch_loom.device._explain.fallback import *
+    from torch_loom.device._explain.report import *
+    from torch_loom.device.devices import *
+    from torch_loom.device.graphs import *
+    from torch_loom.device.memory import *
+    from torch_loom.device.telemetry import *
+else:
+    # `import *` would import what they have late.
+    for _module in (devices, graphs, memory):
+        _early = [name for name in _module.__all__ if name not in _module.NAMES_OF_LATE]
+        globals().update({name: getattr(_module, name) for name in _early})
 
 # Most programs use none of these.
 gds = _late.lazily("torch_loom.cuda.names.gds")
@@ -141,7 +152,7 @@ __all__ += _legacy_types.__all__
 __all__ += _top_level.__all__
 __all__ += ipc.__all__
 __all__ += memory.__all__
-__all__ += [name for name in NAMES_OF_LATE if not name.startswith("_")]
+__all__ += [name for name in NAMES_OF_LATE if not name.startswith("_") and name not in __all__]
 __all__ += random.__all__
 __all__ += streams.__all__
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch_loom.device._core.properties import DeviceProperties
 
 __all__ = [
+    "DeviceProperties",
     "can_device_access_peer",
     "current_device",
     "device",

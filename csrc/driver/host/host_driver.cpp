@@ -39,7 +39,7 @@ void check_room(void* destination, size_t bytes) {
 
 // Before a write of so many bytes, where it runs.
 void touch(void* destination, size_t bytes) {
-  if (bytes >= host_memory::kLargeBytes) host_memory::touch(destination, bytes);
+  host_memory::touch(destination, bytes);
 }
 
 template <typename F>

@@ -72,7 +72,10 @@ void fall_back(c10::DispatchKey key, c10::KernelFunction kernel) {
 void at_first_use(Registration registration) { waiting().push_back(registration); }
 
 void register_what_waits() {
-  for (const Registration registration : std::exchange(waiting(), {})) registration();
+  while (!waiting().empty()) {
+    waiting().front()();
+    waiting().erase(waiting().begin());
+  }
 }
 
 void register_device(const std::string& name, c10::ArrayRef<Registration> registrations,

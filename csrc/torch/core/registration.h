@@ -35,9 +35,9 @@ void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFun
 void fall_back(c10::DispatchKey key, c10::KernelFunction kernel);
 
 // Registers kernels that only tensors of a device reach, when one is first used: PyTorch takes microseconds
-// for each kernel, and `import torch` would pay for thousands. The program may have kernels of its own by
-// then.
+// for each kernel, and `import torch` would pay for thousands. What the program has registered by then stays.
 void at_first_use(Registration registration);
+// Goes on where an earlier call threw.
 void register_what_waits();
 
 }  // namespace loom::glue

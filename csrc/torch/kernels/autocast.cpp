@@ -152,14 +152,6 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
       "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
 }
 
-void register_casts() {
-  for (const CastOp& cast : kCastOps) {
-    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(cast.name, cast.overload);
-    implement(op.operator_name(), autocast_key(),
-              c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CastKernel>(op, cast.policy)));
-  }
-}
-
 }  // namespace
 
 void register_autocast() {
@@ -167,8 +159,12 @@ void register_autocast() {
   // Without it every op outside the lists fails while autocast is on.
   fall_back(autocast_key(), c10::KernelFunction::makeFallthrough());
   library(autocast_key()).impl("binary_cross_entropy", refuse_binary_cross_entropy);
-  // They cast tensors of a device alone.
-  at_first_use(register_casts);
+  // Not at first use: fake tensors are cast, too.
+  for (const CastOp& cast : kCastOps) {
+    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(cast.name, cast.overload);
+    implement(op.operator_name(), autocast_key(),
+              c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CastKernel>(op, cast.policy)));
+  }
 }
 
 }  // namespace loom::glue

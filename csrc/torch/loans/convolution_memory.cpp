@@ -29,6 +29,7 @@ size_t convolution_memory(ConvolutionRole role, const at::Tensor& source, const 
   const bool is_narrow = item == 2 && source.is_floating_point();
   if ((!is_narrow && source.scalar_type() != at::kFloat) || source.dim() < 3 || source.dim() > 5) return 0;
   if (weight.dim() != source.dim() || out.dim() != source.dim()) return 0;
+  if (source.numel() == 0 || weight.numel() == 0) return 0;
   // A transposed one's weights have the channels of the result second.
   if (weight.size(0) != out.size(1) || is_channels_last(source) || is_channels_last(weight)) return 0;
   const int64_t channels = source.size(1), window = places(weight);

@@ -86,9 +86,10 @@ def run(graph: fx.GraphModule, passes: tuple[Pass, ...], context: Context) -> fx
         begun = time.perf_counter()
         graph = one.function(graph, context)
         took = (time.perf_counter() - begun) * 1e3
-        record = PassRecord(one.name, took, before, before := _num_ops(graph))
+        record = PassRecord(one.name, took, before, _num_ops(graph))
+        before = record.ops_after
         context.records.append(record)
-        log.info("%-14s %8.1f ms  %5d -> %5d ops", one.name, took, before, record.ops_after)
+        log.info("%-14s %8.1f ms  %5d -> %5d ops", one.name, took, record.ops_before, record.ops_after)
         if context.checks:
             check(graph, one.name)
         if context.dump is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.types import Device
@@ -33,9 +33,13 @@ from torch_loom.device.memory.pools import *  # noqa: F403
 from torch_loom.device.memory.stats import *  # noqa: F403
 from torch_loom.device.memory.stats import _used_index
 
+if TYPE_CHECKING:
+    from torch_loom.device.telemetry import list_gpu_processes
+
 __all__ = [
     "empty_cache",
     "get_per_process_memory_fraction",
+    "list_gpu_processes",
     "set_per_process_memory_fraction",
 ]
 __all__ += allocators.__all__

@@ -42,6 +42,7 @@ for dtype, shape, stride, padding, expected in (
 source, weight = images(half, 8, 64, 56, 56), images(half, 64, 64, 3, 3)
 assert taken(source.contiguous(memory_format=torch.channels_last), weight, 1, 1) == 0
 assert taken(source, images(half, 64, 1, 3, 3), 1, 1, groups=64) == 0
+assert taken(images(half, 2, 0, 16, 16), images(half, 8, 0, 2, 2), 2, 0) == 0
 torch.backends.cudnn.enabled = False
 assert taken(source, weight, 1, 1) == 0
 torch.backends.cudnn.enabled = True

@@ -22,7 +22,8 @@ assert torch._C._get_privateuse1_backend_name() == "privateuseone"
 assert not extension.is_initialized() and extension.device_count() == 0
 
 extension.register_device("npu")
-assert len(registered()[0]) > 1000
+num_early = len(registered()[0])
+assert num_early > 100
 assert torch._C._get_privateuse1_backend_name() == "npu"
 for name in ("npu", "cuda"):
     try:
