@@ -354,14 +354,19 @@ def _show(found: dict[str, Any]) -> None:
     last = f", {duration(steps[-1])} for the last of {len(steps)} steps" if steps else ""
     model = f" ({escape(found['model'])})" if found["model"] else ""
     print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: ", end="")
-    print_(f"{duration(found['seconds'])}{last}")
+    ended = found["out_of_memory"]
+    print_(f"{'out of memory after ' if ended else ''}{duration(found['seconds'])}{last}")
+    if ended:
+        print_(f"[bold red]out of memory:[/bold red] {escape(ended)}", highlight=False)
     if text := busy_text(found):
         print_(text, highlight=False)
-    if found["seconds"] > 0:
+    if found["seconds"] > 0 and not ended:
         print_(interval_text(found), style="dim", highlight=False)
     setup = found["setup"]
     if not found["ops"] and not setup["calls"]:
         print_("no op ran on a device: does the script name the device, as cuda or loom?")
+        if not ended:
+            return
     table = Table("device", "peak", "held", "of", "busy", title="memory and use", title_justify="left")
     first = found["first_device"]
     for number, device in enumerate(found["devices"], first):
@@ -396,9 +401,7 @@ def _show(found: dict[str, Any]) -> None:
     if found["unwritten_files"]:
         paths = ", ".join(found["unwritten_files"][:3]) + (", …" if len(found["unwritten_files"]) > 3 else "")
         print_(f"not written, since a plan has no values: {escape(paths)}", highlight=False)
-    if found["out_of_memory"]:
-        print_(f"[bold red]out of memory:[/bold red] {found['out_of_memory']}")
-    elif found["batch_factor"]:
+    if found["batch_factor"] and not ended:
         times = times_text(found["batch_factor"])
         print_(f"a batch {times} times as large would fit, if activations grow with it")
 
