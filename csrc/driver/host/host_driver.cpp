@@ -38,9 +38,7 @@ void check_room(void* destination, size_t bytes) {
 }
 
 // Before a write of so many bytes, where it runs.
-void touch(void* destination, size_t bytes) {
-  host_memory::touch(destination, bytes);
-}
+void touch(void* destination, size_t bytes) { host_memory::touch(destination, bytes); }
 
 template <typename F>
 void submit_callable(HostStream& stream, const char* name, bool in_place, const F& callable) {
