@@ -67,7 +67,7 @@ int peek_device_count() noexcept {
 void initialize(std::vector<runtime::DeviceConfig> made_from, const std::string& launch, uint64_t chaos_seed,
                 bool protect, bool refuse_fallbacks, int64_t host_memory_bytes, bool device_asserts) {
   host_memory::set_limit(host_memory_bytes);
-  current_alloc_conf();  // refuses bad settings before there are devices
+  current_alloc_conf();   // refuses bad settings before there are devices
   register_what_waits();  // before a thread without Python's lock finds devices
   translated([&] { runtime::initialize({std::move(made_from), launch, chaos_seed, protect}); });
   prepare_memory();
