@@ -168,8 +168,8 @@ def fit_architecture(
     start = chip_rates.efficiency(chips.load(one.rest))
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     # What ran is told first, so that each algorithm begins with the times that it took.
-    begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used, True)}
-    curves = calibration.fit_families(measured, rates, begun, starts, used, True)
+    begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used, also_bare=True)}
+    curves = calibration.fit_families(measured, rates, begun, starts, used, also_bare=True)
     own_curves: dict[str, Mapping[str, float]] = {}
     if steps and one.steps:
         card = names.index(one.steps)

@@ -37,9 +37,6 @@ void check_room(void* destination, size_t bytes) {
       -1, static_cast<int64_t>(bytes), 0, 0);
 }
 
-// Before a write of so many bytes, where it runs.
-void touch(void* destination, size_t bytes) { host_memory::touch(destination, bytes); }
-
 template <typename F>
 void submit_callable(HostStream& stream, const char* name, bool in_place, const F& callable) {
   const auto run = [](void* context, Stream) { (*static_cast<const F*>(context))(); };
@@ -275,7 +272,7 @@ void HostDriver::copy(Stream stream, void* destination, const void* source, size
   HostStream* const told = own.is_mine() ? nullptr : &own;
   const auto move = [told, to = touchable(destination), from = touchable(source), bytes] {
     if (told != nullptr) told->mark_copy();
-    touch(to, bytes);
+    host_memory::touch(to, bytes);
     std::memmove(to, from, bytes);
   };
   // Where it runs here anyway, what kind of memory it is does not matter.
@@ -291,7 +288,7 @@ void HostDriver::fill(Stream stream, void* destination, uint8_t value, size_t by
   check_room(touchable(destination), bytes);
   HostStream& own = *HostStream::of(stream);
   const auto set = [to = touchable(destination), value, bytes] {
-    touch(to, bytes);
+    host_memory::touch(to, bytes);
     std::memset(to, value, bytes);
   };
   submit_callable(own, "fill", own.runs_in_place(), set);

@@ -329,6 +329,7 @@ def _algorithms(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) ->
 
 def _fastest(kernel: Kernel, c: Coefficients, rates: Rates, is_deep: bool) -> Time:
     found = _algorithms(kernel, c, rates, is_deep)
+    # Where a library has one algorithm, it ran that, whatever the kernel was called.
     best = found[int(kernel.items) - 1] if kernel.items and len(found) > 1 else min(found)
     launch = rates.launch_ns
     return Time(launch + best, best, memory_ns(kernel, rates, c["memory_share"]), launch)
