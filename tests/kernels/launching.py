@@ -27,7 +27,7 @@ class Kernel:
 
     def run(self, grid: tuple[int, int, int], *arguments: Any) -> str:
         """Run all programs; return what went wrong, or ""."""
-        numbers = [*grid, 0, grid[0] * grid[1] * grid[2], 0, 0, 0, 0]
+        numbers = [*grid, 0, grid[0] * grid[1] * grid[2], 0, 0, 0, 0, 0, 0]
         memories = []
         for argument, letter in zip(arguments, self.emitted.parameters, strict=True):
             if isinstance(argument, np.ndarray):

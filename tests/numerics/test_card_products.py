@@ -56,3 +56,19 @@ def test_float8(left: str, right: str, depth: int, is_fast: bool) -> None:
         sums = torch._scaled_mm(x, y, one, one, out_dtype=torch.float32, use_fast_accum=is_fast)
     name = f"fp8/{left}{right}/64x{depth}x64/fast{int(is_fast)}/f32"
     assert digest(sums) == MEASURED["results"][name]
+
+
+@pytest.mark.parametrize(
+    "size",
+    ["16x3072x16", "16x8192x16", "64x16384x64", "8x4096x1024", "128x8192x256", "512x8192x512", "1x8192x4096"],
+)
+@pytest.mark.parametrize("name", DTYPES)
+def test_deep_products_are_split_as_by_the_library(name: str, size: str) -> None:
+    """The first eight rows and columns of results whose depth cuBLAS multiplies in parts."""
+    m, k, n = map(int, size.split("x"))
+    draw = np.random.default_rng(m * 1000003 + n * 1009 + k * 7)
+    a = torch.from_numpy(draw.standard_normal((m, k), dtype=np.float32)).to(DTYPES[name]).to("loom")
+    b = torch.from_numpy(draw.standard_normal((k, n), dtype=np.float32)).to(DTYPES[name]).to("loom")
+    with tensor_core(chip="h100"):
+        sums = torch.mm(a, b, out_dtype=torch.float32)[:8, :8]  # type: ignore[call-overload]
+    assert digest(sums) == MEASURED["results"][f"deep/{name}/{m}x{n}x{k}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,22 @@ def test_hopper_moves_float8_sums_to_float32() -> None:
         fast = torch._scaled_mm(a, columns, one, one, out_dtype=torch.float32, use_fast_accum=True)
     assert torch.equal(slow, wanted)
     assert torch.equal(fast, chained("h100", a, b))
+
+
+@pytest.fixture
+def allowed_tf32() -> Iterator[None]:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.usefixtures("allowed_tf32")
+def test_tf32_is_taken_where_pytorch_allows_it() -> None:
+    a, b = random(3, 8, seed=1).float(), random(8, 5, seed=2).float() * 1.0001
+    with tensor_core(chip="a100"):
+        assert torch.equal(a @ b, chained("a100", in_tf32(a), in_tf32(b)))
+    with tensor_core(chip="v100"):
+        assert torch.equal(a @ b, torch.mm(a, b))
 
 
 def test_split_k_adds_parts_in_float32() -> None:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "numerics/tensor_core/rules.h"
@@ -49,14 +50,14 @@ struct Product {
   Rule rule;
   float* out;  // rows x columns: the sums, added to
   int64_t out_stride;
-  bool starts_at_zero;
+  bool starts_easily;  // the sums are zeros or numbers that leave float32 and int32 that room
 
   // Whether float32 and int32 have room for a row's terms in a panel.
   bool is_easy(int64_t row, int64_t panel) const {
     const Range a = left_ranges[row], b = right_ranges[panel];
     constexpr int kMost = 60, kLeast = -40;
     return a.is_finite && b.is_finite && a.most <= kMost && b.most <= kMost && a.least >= -kMost &&
-           b.least >= -kMost && a.least + b.least >= kLeast && starts_at_zero && !rule.has_half_sums;
+           b.least >= -kMost && a.least + b.least >= kLeast && starts_easily && !rule.has_half_sums;
   }
 };
 
@@ -65,5 +66,20 @@ void multiply_slowly(const Product& product, int64_t row, int64_t panel, int64_t
 
 // The bits that an operand has of a value that it holds.
 uint32_t bits_of(Operand operand, float value);
+
+// Operands as they lie in memory.
+struct Matrices {
+  const float* left;   // rows x depth
+  const float* right;  // depth x columns
+  int64_t rows, depth, columns;
+  int64_t right_row_stride, right_column_stride;
+};
+
+// Runs a body over parts of [0, count), each of at least `grain`.
+using Shared = void (*)(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+
+// The chain of one work unit over K, added to the sums of `out`, rows x columns.
+void multiply(const Matrices& operands, const Rule& rule, int64_t instruction_depth, float* out,
+              Shared share);
 
 }  // namespace loom::numerics::tensor_core

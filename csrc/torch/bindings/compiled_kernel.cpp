@@ -299,6 +299,28 @@ at::Tensor make_buffer(int device, const py::tuple& sizes, const py::tuple& stri
                        c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)), std::nullopt);
 }
 
+using numerics::tensor_core::BlockRules;
+
+// Formats of the operands, whether a group of warps multiplies, whether it goes through halves; then the
+// instruction: the formats it takes, fraction bits, kept bits, products of a step and its depth.
+using BlockRow = std::tuple<int, int, bool, bool, int, int, int, int, int, int>;
+std::shared_ptr<BlockRules> made_block_rules(const std::vector<BlockRow>& rows) {
+  using numerics::tensor_core::Operand;
+  auto rules = std::make_shared<BlockRules>();
+  for (const auto& [left, right, is_group, is_through_halves, a, b, fraction, kept, step, depth] : rows) {
+    rules->set(left, right, is_group,
+               {{static_cast<Operand>(a), static_cast<Operand>(b), false, fraction, kept, step},
+                depth,
+                is_through_halves});
+  }
+  return rules;
+}
+
+// Returns those that were set.
+std::shared_ptr<BlockRules> swap_block_rules(std::shared_ptr<BlockRules> rules) {
+  return std::const_pointer_cast<BlockRules>(set_block_rules(std::move(rules)));
+}
+
 }  // namespace
 
 void bind_compiled_kernels(py::module_& m) {
@@ -320,6 +342,9 @@ void bind_compiled_kernels(py::module_& m) {
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));
   m.def("set_kernel_time_limit", guarded(set_grid_time_limit), py::arg("seconds"));
+  py::class_<BlockRules, std::shared_ptr<BlockRules>>(m, "BlockRules")
+      .def(py::init(&made_block_rules), py::arg("rows"));
+  m.def("set_block_rules", swap_block_rules, py::arg("rules"));
   m.def("watch_kernels", guarded(watch_grids));
   m.def("kernel_accesses", kernel_accesses);
   m.def("listen_to_launches", listen_to_launches);

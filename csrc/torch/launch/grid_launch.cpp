@@ -69,8 +69,16 @@ char* block_memory(size_t bytes) {
 }
 
 // In front of the arguments stand the grid, the first program and the one behind the last, find_memory, then
-// these: a GridWatcher or null, ask_to_end and the run that it is given.
+// these: a GridWatcher or null, ask_to_end and the run that it is given, multiply_blocks or null and its
+// rules.
 constexpr size_t kWatcherPlace = 6, kRunPlace = 8;
+
+using numerics::tensor_core::BlockRules;
+thread_local std::shared_ptr<const BlockRules> block_rules;
+bool multiply_blocks(const void* rules, const numerics::tensor_core::Blocks& blocks, float* out,
+                     const float* sum, const float* left, const float* right) {
+  return static_cast<const BlockRules*>(rules)->multiply(blocks, out, sum, left, right);
+}
 std::atomic<int64_t> time_limit_ns{0};
 
 // One run of a launch. Ctrl-C leaves it as Python's exception.
@@ -101,6 +109,8 @@ struct GridLaunch {
   std::vector<int64_t> shifts;
   std::vector<std::string> shapes;
   int64_t num_programs;
+  // Those of the thread that launched it; null: products are the host's.
+  std::shared_ptr<const BlockRules> rules = block_rules;
   // Of a launch that is watched: where to say what it has used.
   std::shared_ptr<WatchedIssue::Accesses> accesses;
   std::thread::id issuer = std::this_thread::get_id();
@@ -233,6 +243,10 @@ std::string shape_of(const at::Tensor& tensor) {
 
 void set_grid_time_limit(double seconds) { time_limit_ns.store(static_cast<int64_t>(seconds * 1e9)); }
 
+std::shared_ptr<const BlockRules> set_block_rules(std::shared_ptr<const BlockRules> rules) {
+  return std::exchange(block_rules, std::move(rules));
+}
+
 void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::array<int64_t, 3>& grid,
                  std::vector<int64_t> numbers, const std::vector<int>& places,
                  std::vector<GridAddress> addresses) {
@@ -280,7 +294,9 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
   asked.integers = launch.data();
   const std::span<const runtime::Attribute> attributes(&asked, 1);
   numbers.insert(numbers.begin(), {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory),
-                                   0, reinterpret_cast<int64_t>(&ask_to_end), 0});
+                                   0, reinterpret_cast<int64_t>(&ask_to_end), 0,
+                                   work->rules == nullptr ? 0 : reinterpret_cast<int64_t>(&multiply_blocks),
+                                   reinterpret_cast<int64_t>(work->rules.get())});
   work->num_programs = grid[0] * grid[1] * grid[2];
   work->numbers = std::move(numbers);
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "numerics/tensor_core/blocks.h"
 #include "runtime/commands.h"
 
 namespace loom::glue {
@@ -40,6 +41,10 @@ struct GridAddress {
 
 // How long a launch may take; 0: as long as it likes.
 void set_grid_time_limit(double seconds);
+
+// How kernels that this thread launches from now on multiply blocks; null: as the host does.
+std::shared_ptr<const numerics::tensor_core::BlockRules> set_block_rules(
+    std::shared_ptr<const numerics::tensor_core::BlockRules> rules);
 
 // Submits a launch to the current stream of a device. `numbers`: the arguments, 64 bits each; those that are
 // addresses are filled in here. `places`: where they are among them. The caller has the GIL released.

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "torch/core/registration.h"
@@ -15,47 +16,8 @@ namespace loom::numerics::glue {
 
 namespace {
 
-struct CoreOperands {
-  const float* left;   // rows x depth
-  const float* right;  // depth x columns
-  int64_t rows, depth, columns;
-  int64_t right_row_stride, right_column_stride;
-};
-
-// The chain of one work unit over K, into `out`, which holds zeros.
-void multiply(const CoreOperands& operands, const tensor_core::Rule& rule, int64_t instruction_depth,
-              float* out) {
-  const auto& best = kernels();
-  const int64_t rows = operands.rows, columns = operands.columns;
-  const int64_t depth = (operands.depth + instruction_depth - 1) / instruction_depth * instruction_depth;
-  const int64_t width = best.core_panel_width, num_panels = (columns + width - 1) / width;
-  tensor_core::Packed left(true, rows * depth, rows), right(false, num_panels * width * depth, num_panels);
-  best.core_pack_left(tensor_core::Reading::of(rule.a), operands.left, 0, rows, operands.depth, depth, left);
-  at::parallel_for(0, num_panels, 4, [&](int64_t begin, int64_t end) {
-    best.core_pack_right(tensor_core::Reading::of(rule.b), operands.right, begin, end, operands.depth,
-                         columns, operands.right_row_stride, operands.right_column_stride, depth, right);
-  });
-  tensor_core::Product product{};
-  product.left_values = left.values.get();
-  product.left_exponents = left.left_exponents.get();
-  product.left_ranges = left.ranges.get();
-  product.right_values = right.values.get();
-  product.right_exponents = right.right_exponents.get();
-  product.right_ranges = right.ranges.get();
-  product.left = operands.left;
-  product.right = operands.right;
-  product.right_row_stride = operands.right_row_stride;
-  product.right_column_stride = operands.right_column_stride;
-  product.true_depth = operands.depth;
-  product.depth = depth;
-  product.columns = columns;
-  product.rule = rule;
-  product.out = out;
-  product.out_stride = columns;
-  product.starts_at_zero = true;
-  constexpr int64_t kProducts = 1 << 16;  // worth a thread
-  at::parallel_for(0, rows, std::max<int64_t>(2, kProducts / std::max<int64_t>(1, depth * columns)),
-                   [&](int64_t begin, int64_t end) { best.core_product(product, begin, end); });
+void share(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  at::parallel_for(0, count, grain, body);
 }
 
 // [M, K] and [K, N] or batches of them, whose values the operands' formats hold; float32 sums. K goes in
@@ -94,9 +56,11 @@ at::Tensor tensor_core_matmul(const at::Tensor& self, const at::Tensor& other, i
   at::Tensor out = is_batched ? at::zeros({batches, rows, columns}, left.options())
                               : at::zeros({rows, columns}, left.options());
   if (out.numel() == 0 || depth == 0) return out;
-  // Parts of K end where instructions do.
-  const int64_t instructions = (depth + instruction_depth - 1) / instruction_depth;
-  const int64_t part = (instructions + split - 1) / split * instruction_depth;
+  // Parts of K end where lines of 128 bytes do that a library loads at once, of few where instructions do.
+  const bool is_float8 = rule.a == tensor_core::Operand::kE4M3 || rule.a == tensor_core::Operand::kE5M2;
+  const int64_t line = is_float8 ? 128 : rule.a == tensor_core::Operand::kTf32 ? 32 : 64;
+  const int64_t grain = depth >= split * line && line % instruction_depth == 0 ? line : instruction_depth;
+  const int64_t part = ((depth + split - 1) / split + grain - 1) / grain * grain;
   const int64_t unit = promotion == 0 ? part : std::min(part, promotion);
   const int64_t size = rows * columns;
   const bool is_whole = unit >= depth;
@@ -110,9 +74,9 @@ at::Tensor tensor_core_matmul(const at::Tensor& self, const at::Tensor& other, i
     const float* from = left.const_data_ptr<float>() + batch * rows * depth;
     const float* with = right.const_data_ptr<float>() + (is_batched ? batch * right.stride(0) : 0);
     float* to = out.mutable_data_ptr<float>() + batch * size;
-    CoreOperands operands{from, with, rows, depth, columns, right.stride(-2), right.stride(-1)};
+    tensor_core::Matrices operands{from, with, rows, depth, columns, right.stride(-2), right.stride(-1)};
     if (is_whole) {
-      multiply(operands, rule, instruction_depth, to);
+      tensor_core::multiply(operands, rule, instruction_depth, to, share);
       continue;
     }
     for (int64_t first_part = 0; first_part < depth; first_part += part) {
@@ -125,7 +89,7 @@ at::Tensor tensor_core_matmul(const at::Tensor& self, const at::Tensor& other, i
         operands.left = block.data();
         operands.right = with + first * right.stride(-2);
         std::fill(piece.begin(), piece.end(), 0.0f);
-        multiply(operands, rule, instruction_depth, piece.data());
+        tensor_core::multiply(operands, rule, instruction_depth, piece.data(), share);
         for (size_t i = 0; i < piece.size(); ++i) part_sum[i] += piece[i];
       }
       for (int64_t i = 0; i < size; ++i) to[i] += part_sum[static_cast<size_t>(i)];

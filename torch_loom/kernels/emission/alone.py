@@ -50,6 +50,10 @@ def _all_in_memory(function: FunctionText, values: Sequence[Value]) -> tuple[lis
     return [line for more, _ in placed for line in more], [place for _, place in placed]
 
 
+# As csrc/numerics/tensor_core has them.
+_FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "f8E4M3FN": 3, "f8E5M2": 4, "tf32x3": 6}
+
+
 def _dot(function: FunctionText, op: Op) -> list[str]:
     found, places = _all_in_memory(function, op.operands)
     left, right, total = places
@@ -58,15 +62,21 @@ def _dot(function: FunctionText, op: Op) -> list[str]:
     assert isinstance(other, Tensor)
     height, depth, width = shape.shape[-2], shape.shape[-1], other.shape[-1]
     kind = function.element_type(op.result)
-    product = f"product<{kind}, {height}, {width}, {depth}>"
+    product = f"product<{kind}, {height}, {width}, {depth}>("
+    formats = [_FORMATS.get(one) for one in op.attributes["loom.formats"]]
+    if kind == "float" and None not in formats:
+        # 0: a program of another version does not say.
+        chain = int(op.attributes.get("maxNumImpreciseAcc", 0))
+        blocks = (*formats, height, width, depth, function.kernel.num_threads, chain)
+        product = f"product_by_rule<{height}, {width}, {depth}>(program, {{{', '.join(map(str, blocks))}}}, "
     out = function.buffer(op.result)
     if len(shape.shape) == 2:
-        return [*found, f"{product}({out}, {total}, {left}, {right});"]
+        return [*found, f"{product}{out}, {total}, {left}, {right});"]
     batch = math.prod(shape.shape[:-2])
     k = function.name("k")
     sizes = (height * width, height * width, height * depth, depth * width)
     places = [f"{one} + {k} * {size}" for one, size in zip((out, total, left, right), sizes, strict=True)]
-    return [*found, f"for (int64_t {k} = 0; {k} < {batch}; ++{k}) {product}({', '.join(places)});"]
+    return [*found, f"for (int64_t {k} = 0; {k} < {batch}; ++{k}) {product}{', '.join(places)});"]
 
 
 _SCALED = {"e2m1": "FP4", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "fp16": "f16", "bf16": "bf16"}

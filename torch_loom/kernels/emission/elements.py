@@ -52,7 +52,7 @@ _UNARY = {
     "math.absi": "{0} < 0 ? -{0} : {0}",
     "math.absf": "fabs({F}({0}))",
     "math.roundeven": "rint({F}({0}))",
-    "loom.tf32": "tf32({0})",
+    "loom.tf32": "cut_to_tf32({0})",
     "math.ctpop": "__builtin_popcountll({U}({0}))",
     "math.ctlz": "{0} == 0 ? {bits} : __builtin_clzll({U}({0})) - (64 - {bits})",
     "math.cttz": "{0} == 0 ? {bits} : __builtin_ctzll({U}({0}))",

@@ -262,13 +262,13 @@ def prelude(*, has_assembly: bool, has_libdevice: bool) -> str:
 
 
 # numbers: the grid, the first program and the one behind the last, `find`, `watcher`, `ask` and what it is
-# given, then the arguments. addresses: the begin and end of the memory of each argument that is an address.
-# scalars: memory for blocks.
+# given, `multiply` and its rules, then the arguments. addresses: the begin and end of the memory of each
+# argument that is an address. scalars: memory for blocks.
 _ENTRY = r"""
 extern "C" const char* loom_entry_(void* const* addresses, const int64_t* numbers, const char* scalars) {
   static thread_local loom::Failure failure;
   loom::Program program;
-  program.numbers = numbers + 9;
+  program.numbers = numbers + 11;
   program.memories = reinterpret_cast<const loom::Memory*>(addresses);
   program.num_memories = loom_num_memories_;
   for (int i = 0; i < 3; ++i) program.count[i] = static_cast<int32_t>(numbers[i]);
@@ -278,6 +278,8 @@ extern "C" const char* loom_entry_(void* const* addresses, const int64_t* number
   program.watcher = reinterpret_cast<loom::Watcher*>(numbers[6]);
   program.ask = reinterpret_cast<const char* (*)(void*)>(numbers[7]);
   program.run = reinterpret_cast<void*>(numbers[8]);
+  program.multiply = reinterpret_cast<decltype(program.multiply)>(numbers[9]);
+  program.rules = reinterpret_cast<const void*>(numbers[10]);
   program.turns = 0;
   try {
     for (int64_t one = numbers[3]; one < numbers[4]; ++one) {

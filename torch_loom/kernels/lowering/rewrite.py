@@ -52,6 +52,7 @@ def _widened(op: Op) -> Iterable[Op]:
         yield op
         return
     left, right, sum_ = op.operands
+    op = replace(op, attributes={**op.attributes, "loom.formats": tuple(map(_format(op), (left, right)))})
     assert isinstance(left.type, Tensor)
     assert isinstance(sum_.type, Tensor)
     assert isinstance(sum_.type.element, Scalar)
@@ -77,6 +78,17 @@ def _widened(op: Op) -> Iterable[Op]:
         yield Op("arith.truncf", (result,), op.results, {}, (), op.place)
         return
     yield replace(op, operands=(*operands, sum_))
+
+
+def _format(op: Op) -> Callable[[Value], str]:
+    """Return what an operand of a product is to a GPU's matrix instructions: its element, or TF32."""
+
+    def of(value: Value) -> str:
+        element = element_of(value.type)
+        assert isinstance(element, Scalar)
+        return str(op.attributes.get("inputPrecision", "ieee")) if element == _F32 else element.name
+
+    return of
 
 
 def _converted(op: Op, name: str, value: Value, to: Scalar) -> Generator[Op, None, Value]:

@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Unpack
 
+from torch_loom import _C
 from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics._ops import ops
 from torch_loom.numerics.tensor_cores.block_formats import (
@@ -23,7 +24,14 @@ from torch_loom.numerics.tensor_cores.block_formats import (
     multiplied,
     to_blocks,
 )
-from torch_loom.numerics.tensor_cores.rules import Rule, instruction_rule
+from torch_loom.numerics.tensor_cores.rules import (
+    DEPTHS,
+    SHALLOW,
+    Rule,
+    block_rules,
+    instruction_rule,
+    usual_parts,
+)
 
 # The architecture of the chips whose instructions have a rule. Those of the rtx5090 are not known.
 ARCHITECTURES = {
@@ -58,9 +66,8 @@ _NAMES = {
     torch.float8_e4m3fn: "e4m3",
     torch.float8_e5m2: "e5m2",
 }
-_DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
 _WIDE = (torch.float32, torch.float16, torch.bfloat16)
-_SHALLOW = {"Volta": 4, "Turing": 8}  # K of the instructions of these
+_HALVES = (torch.float16, torch.bfloat16)
 # CUTLASS's default on Hopper: the sum moves to float32 after every four instructions.
 _FLOAT8_PROMOTION = 128
 
@@ -82,7 +89,7 @@ def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core"
         raise FormatError(f"{op}: no rule for {a} with {b} on {chip}; allowed: {', '.join(map(str, _NAMES))}")
     architecture = ARCHITECTURES[chip]
     instruction, shape = _INSTRUCTIONS[architecture]
-    depth = _SHALLOW.get(architecture, _DEPTHS[_NAMES[a]])
+    depth = SHALLOW.get(architecture, DEPTHS[_NAMES[a]])
     return instruction_rule(architecture, instruction, f"{shape}k{depth}.f32.{_NAMES[a]}.{_NAMES[b]}")
 
 
@@ -93,16 +100,16 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self,
         chip: str,
         *,
-        tf32: bool = False,
-        split_k: int = 1,
+        tf32: bool | None = None,
+        split_k: int | None = None,
         promotion: int | None = None,
         format: BlockScaled | None = None,
         exact: bool = True,
         partial: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        if not isinstance(split_k, int) or split_k < 1:
-            raise FormatError(f"tensor_core: split_k is {split_k!r}; allowed: parts of K, from 1 on")
+        if split_k is not None and (not isinstance(split_k, int) or split_k < 1):
+            raise FormatError(f"tensor_core: split_k is {split_k!r}; allowed: None, or parts of K, from 1 on")
         chip_rule(chip, torch.float16, torch.float16)
         if format is not None and not isinstance(format, BlockScaled):
             raise FormatError(
@@ -122,6 +129,9 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         has_fast_path = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         whole.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
+        # Kernels of Triton multiply blocks.
+        before = _C.set_block_rules(_C.BlockRules(block_rules(ARCHITECTURES[self.chip])))
+        whole.callback(_C.set_block_rules, before)
         self._whole.append(whole)
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -152,8 +162,16 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def takes(self, *operands: Tensor) -> bool:
         """Whether the chip multiplies operands with matrix instructions: float32 only as TF32."""
         return all(
-            each.dtype in _NAMES and (each.dtype is not torch.float32 or self.tf32) for each in operands
+            each.dtype in _NAMES and (each.dtype is not torch.float32 or self._uses_tf32())
+            for each in operands
         )
+
+    def _uses_tf32(self) -> bool:
+        if self.tf32 is not None:
+            return self.tf32
+        own = torch.backends.cuda.matmul.fp32_precision
+        allowed = torch.backends.fp32_precision if own == "none" else own  # type: ignore[attr-defined]
+        return allowed == "tf32" and ARCHITECTURES[self.chip] not in ("Volta", "Turing")
 
     def product(self, a: Tensor, b: Tensor, *, fast_sums: bool = False) -> Tensor:
         """The float32 sums of [M, K] and [K, N], or of batches of them."""
@@ -164,7 +182,11 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             promotion = _FLOAT8_PROMOTION if is_hopper8 and not fast_sums else 0
         arguments = rule.arguments[:6]
         left, right = (_to_tf32(each) if each.dtype is torch.float32 else each.float() for each in (a, b))
-        sums: Tensor = ops.tensor_core_matmul(left, right, *arguments, rule.depth, promotion, self.split_k)
+        parts = self.split_k
+        if parts is None:
+            is_chosen = ARCHITECTURES[self.chip] == "Hopper" and a.dtype in _HALVES and a.dim() == 2
+            parts = usual_parts(a.shape[0], b.shape[1], a.shape[1]) if is_chosen else 1
+        sums: Tensor = ops.tensor_core_matmul(left, right, *arguments, rule.depth, promotion, parts)
         return sums
 
     def __torch_dispatch__(
@@ -347,8 +369,8 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
 class Options(TypedDict, total=False):
     """Those of :func:`tensor_core`, with the defaults of :class:`TensorCores`."""
 
-    tf32: bool
-    split_k: int
+    tf32: bool | None
+    split_k: int | None
     promotion: int | None
     format: BlockScaled | None
     exact: bool
@@ -389,8 +411,10 @@ def tensor_core(
     Args:
         model: a module to wrap; None: a context.
         chip: a100, a10, a40, rtx3090, l4, l40s, rtx4090, h100, h200, b200, t4, v100.
-        tf32: whether float32 products use TF32, as ``torch.backends.cuda.matmul.allow_tf32`` lets cuBLAS.
-        split_k: parts of K that are summed apart and added in float32, as cuBLAS may choose for large K.
+        tf32: whether float32 products use TF32; None: where ``torch.backends.cuda.matmul.allow_tf32`` lets
+            cuBLAS, on chips that have it.
+        split_k: parts of K that are summed apart and added in float32. None: as cuBLAS usually chooses for
+            half precision on Hopper, where K is large and the result is small; elsewhere one.
         promotion: after how many products the sum of FP8 operands moves to float32. Default: 128 on Hopper,
             as in CUTLASS, unless ``use_fast_accum`` is asked for; 0 means never.
         format: what the operands of layers (products of two matrices, and convolutions) are converted to,

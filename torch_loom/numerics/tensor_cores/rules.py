@@ -17,6 +17,12 @@ FLOAT8 = ("e4m3", "e5m2")
 ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell")
 
 
+DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+"""K of an instruction."""
+SHALLOW = {"Volta": 4, "Turing": 8}
+"""K of the instructions of these."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """One matrix instruction.
@@ -115,3 +121,57 @@ def instruction_rule(architecture: str, instruction: str, qualifier: str) -> Rul
         if plain is not None and depth % plain[2] == 0 and (sums == "f32" or a in ("f16", *FLOAT8)):
             return Rule(a, b, sums, *plain, depth)
     raise FormatError(f"tensor cores: no rule for {architecture} {instruction} {qualifier}")
+
+
+def block_rules(architecture: str) -> list[tuple[int, int, bool, bool, int, int, int, int, int, int]]:
+    """Return how ``tl.dot`` of Triton's kernels multiplies on an architecture, as the extension takes it.
+
+    Each row: the formats of the operands, whether a group of four warps multiplies them (wgmma,
+    tcgen05.mma), whether they become halves first, then the instruction. What Triton's compiler takes for
+    which block was compared on Hopper alone (H100, Triton 3.6).
+    """
+    rows = []
+    float8 = [(a, b) for a in FLOAT8 for b in FLOAT8]
+    for a, b in (("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), *float8):
+        for is_group in (False, True):
+            is_float8 = a in FLOAT8
+            # Instructions of one warp take no FP8 before Ada, nor on Hopper.
+            is_through_halves = is_float8 and (
+                architecture == "Ampere" or (architecture == "Hopper" and not is_group)
+            )
+            left, right = ("f16", "f16") if is_through_halves else (a, b)
+            depth = _block_depth(architecture, left)
+            plain = _plain(architecture, left, right, depth)
+            if plain is not None:
+                formats = (OPERANDS[a], OPERANDS[b], is_group, is_through_halves)
+                rows.append((*formats, OPERANDS[left], OPERANDS[right], *plain, depth))
+    return rows
+
+
+def _block_depth(architecture: str, operand: str) -> int:
+    if architecture in SHALLOW:
+        return SHALLOW[architecture]
+    return DEPTHS[operand]
+
+
+# Elements of a result, up to which K goes in parts of so many products, and how many more for each product
+# beyond 4096.
+_PARTS = (
+    (2**12, 1365, 0.0),
+    (2**14, 1365, 0.033),
+    (2**17, 1365, 0.05),
+    (2**19, 4096, 0.0),
+    (2**62, 8192, 0.0),
+)
+
+
+def usual_parts(rows: int, columns: int, depth: int) -> int:
+    """Return in how many parts of K cuBLAS usually multiplies matrices of half precision on Hopper.
+
+    Read off results of an H100 (cuBLAS of CUDA 13.0, K from 32 to 16384, results of 256 to 2^20 elements),
+    each equal bit for bit with that many parts. Other versions of cuBLAS may choose otherwise.
+    """
+    if rows == 1 or columns == 1:
+        return 2 if depth >= 8192 else 1
+    _, part, growth = next(row for row in _PARTS if rows * columns <= row[0])
+    return max(1, int(depth / (part + growth * max(0, depth - 4096))))

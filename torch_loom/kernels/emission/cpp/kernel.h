@@ -18,6 +18,12 @@ struct Found {
   int64_t begin, end, shift;
 };
 
+// A product of blocks as csrc/numerics/tensor_core/blocks.h has it.
+struct Blocks {
+  int32_t left, right, height, width, depth, threads;
+  int64_t longest_chain;
+};
+
 // One program of a launch.
 struct Program {
   const int64_t* numbers;  // the arguments, 64 bits each
@@ -31,8 +37,19 @@ struct Program {
   int64_t number;                   // of the program among all of the launch
   const char* (*ask)(void* run);    // why the launch has to end; null: it goes on
   void* run;
+  // Multiplies as matrix instructions do, by these rules; null: as the host does.
+  bool (*multiply)(const void* rules, const Blocks& blocks, float* out, const float* sum, const float* left,
+                   const float* right);
+  const void* rules;
   mutable uint64_t turns;  // of loops
 };
+
+template <int height, int width, int depth>
+inline void product_by_rule(const Program& program, const Blocks& blocks, float* out, const float* sum,
+                            const float* left, const float* right) {
+  if (program.multiply == nullptr || !program.multiply(program.rules, blocks, out, sum, left, right))
+    product<float, height, width, depth>(out, sum, left, right);
+}
 
 // A load or store of the source.
 struct Site {

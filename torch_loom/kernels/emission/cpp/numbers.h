@@ -212,12 +212,14 @@ inline T from_bits(uint64_t bits) {
   return result;
 }
 
-// 10 bits of mantissa, as a GPU's tensor cores read float32: to nearest, ties away from zero.
+// 10 bits of mantissa, as the conversion of a GPU rounds float32: to nearest, ties away from zero.
 inline float tf32(float value) {
   const uint32_t all = bits_as<uint32_t>(value);
   const uint32_t rounded = (all + 0x1000u) & 0xffffe000u;
   return bits_as<float>((all & 0x7f800000u) == 0x7f800000u ? all : rounded);
 }
+// As its tensor cores read float32: what is behind these bits is cut off.
+inline float cut_to_tf32(float value) { return bits_as<float>(bits_as<uint32_t>(value) & 0xffffe000u); }
 
 // A float as a whole number: out of range, the nearest one; NaN is zero. So do a GPU's conversions.
 template <typename T>
