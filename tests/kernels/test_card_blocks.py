@@ -12,7 +12,7 @@ MEASURED = json.loads((FOLDER / "card_blocks.json").read_text(encoding="utf-8"))
 
 
 def test_blocks_are_multiplied_as_on_the_card(warm_python: PythonRunner) -> None:
-    """Of each format: one instruction and several, of one warp and of a group; chains; TF32 in three parts."""
+    """Of each format: one instruction and several, of one warp and of a group; chains; TF32 in parts."""
     env = {
         "TORCH_LOOM_DEVICE_NAME": "cuda",
         "TORCH_LOOM_CHIP": "h100",

@@ -1,4 +1,5 @@
 """Prints a digest of each product of blocks by ``tl.dot``: formats, instructions, chains, TF32 in parts."""
+# ruff: noqa: N803 (constants of kernels are written so)
 
 from __future__ import annotations
 
