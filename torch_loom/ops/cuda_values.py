@@ -28,6 +28,7 @@ class CudaValue:
 _PYTORCH = "pytorch/pytorch"
 # Compared with results that cards gave: tests/cuda/card_values.json.
 _CARDS = "an H200 and an H100, torch 2.11, bit for bit"
+_CARD = "an H100, torch 2.11, bit for bit"
 
 
 def _of_lists(*ops: str) -> tuple[str, ...]:
@@ -40,6 +41,18 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         "half precision with a Python number, or with `alpha`",
         "the number stays a float32; the sum, fused with the product, is rounded once",
         f"BinaryAddSubKernel.cu, ForeachFunctors.cuh; {_CARDS}",
+    ),
+    CudaValue(
+        ("_foreach_norm",),
+        "floating dtypes, orders 1 and 2",
+        "the order in which the threads of CUDA's kernel for lists add, by chunks of 65,536 elements",
+        f"ForeachReduceOp.cu; {_CARD}",
+    ),
+    CudaValue(
+        ("_fused_adam_", "_fused_adamw_", "_fused_sgd_"),
+        "floating dtypes; SGD with a gradient scale in the last bits not",
+        "computed in float32 or float64, products fused into sums, and rounded to the dtype at the end",
+        f"fused_adam_utils.cuh, FusedSgdKernel.cu; {_CARD}",
     ),
     CudaValue(
         _of_lists("mul"),
@@ -68,6 +81,12 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"{_PYTORCH}#140347; PTX ISA, cvt: conversions from floating point to integers; {_CARDS}",
     ),
     CudaValue(
+        ("cosh", "cosh_", "sinh", "sinh_"),
+        "near the largest numbers",
+        "finite; the CPU's vectors overflow some numbers early",
+        f"CUDA C++ Programming Guide, standard functions; {_CARD}",
+    ),
+    CudaValue(
         ("cumsum", "cumsum_", "cumprod", "cumprod_"),
         "floating dtypes, of tensors with more than one row",
         "along the innermost dimension by Sklansky's network, along others one by one; rounded to the dtype "
@@ -89,10 +108,41 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"{_PYTORCH}#116968; {_CARDS}",
     ),
     CudaValue(
+        ("div", "div_", "floor_divide", "floor_divide_"),
+        "half precision by a tensor, floored",
+        "computed in float32, rounded once",
+        f"BinaryDivFloorKernel.cu; {_CARD}",
+    ),
+    CudaValue(
+        ("elu_backward", "hardswish_backward"),
+        "NaN as operand of the function",
+        "the gradient of large numbers: NaN is not below a bound",
+        f"ActivationEluKernel.cu, ActivationHardswishKernel.cu; {_CARD}",
+    ),
+    CudaValue(
+        ("erf", "erf_"),
+        "half precision",
+        "rounded once; the CPU's vectors have an absolute error of 1e-7, so that small results are off by a "
+        "percent or zero",
+        f"CUDA C++ Programming Guide, standard functions; {_CARD}",
+    ),
+    CudaValue(
         ("fmax", "fmin", "maximum", "minimum"),
         "integers, with an `out` of another integer dtype",
         "operands are converted to that dtype before they are compared",
         f"{_PYTORCH}#181805; MaxMinElementwiseKernel.cu",
+    ),
+    CudaValue(
+        ("fmod", "fmod_", "remainder", "remainder_"),
+        "floating dtypes",
+        "the remainder; the CPU's vectors give NaN where the quotient is large",
+        f"BinaryRemainderKernel.cu; {_CARD}",
+    ),
+    CudaValue(
+        ("hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_"),
+        "floating dtypes",
+        "multiplied by a sixth, which is a float32 number, for float64 too",
+        f"ActivationHardsigmoidKernel.cu, ActivationHardswishKernel.cu; {_CARD}",
     ),
     CudaValue(
         ("kthvalue",),
@@ -101,10 +151,22 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"Sorting.cu; {_CARDS}",
     ),
     CudaValue(
+        ("linalg_vector_norm",),
+        "floating dtypes, orders 0, 1 and 2",
+        "the order in which the card's threads, blocks and multiprocessors add; squares are fused into sums",
+        f"ReduceNormKernel.cu; {_CARD}",
+    ),
+    CudaValue(
         ("linspace",),
         "an integer dtype",
         "a step in float32, from the start in the lower half and back from the end in the upper",
         f"{_PYTORCH}#170168; RangeFactories.cu; {_CARDS}",
+    ),
+    CudaValue(
+        ("logit", "logit_", "special_entr", "special_xlog1py", "xlogy", "xlogy_"),
+        "half precision",
+        "computed in float32, rounded once",
+        f"UnarySpecialOpsKernel.cu, BinaryMiscOpsKernels.cu; {_CARD}",
     ),
     CudaValue(
         ("median", "nanmedian"),
@@ -121,6 +183,18 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"TensorModeKernel.cu; {_CARDS}",
     ),
     CudaValue(
+        ("pow", "pow_"),
+        "half precision to the power of 3 or -2",
+        "products that are rounded one by one",
+        f"PowKernel.cu; {_CARD}",
+    ),
+    CudaValue(
+        ("sigmoid_backward", "tanh_backward"),
+        "half precision; of tanh all floating dtypes",
+        "rounded at each step; in float32 and float64 the square of tanh is fused into the difference",
+        f"BinaryMiscBackwardOpsKernels.cu; {_CARD}",
+    ),
+    CudaValue(
         ("sort",),
         "unless `stable=True`",
         "2 to 32 equal elements in the order that a bitonic network leaves, more in their own",
@@ -131,6 +205,12 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         "float32 and float64",
         "rounded once; the CPU's may be off by one unit in the last place",
         f"CUDA C++ Programming Guide, standard functions; {_CARDS}",
+    ),
+    CudaValue(
+        ("std", "std_mean", "var", "var_mean"),
+        "floating dtypes",
+        "Welford's recurrence in the order in which the card's threads, blocks and multiprocessors go",
+        f"ReduceMomentKernel.cu, SharedReduceOps.h; {_CARD}",
     ),
     CudaValue(
         ("sum", "nansum", "mean", "prod"),

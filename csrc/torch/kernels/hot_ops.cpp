@@ -73,6 +73,12 @@ constexpr auto kRounded = [](const at::Tensor& self, const auto&...) {
 constexpr auto kRoundedList = [](at::TensorList self, const auto&...) {
   return !self.empty() && is_summed(self[0].scalar_type());
 };
+// Small whole powers of half precision round at each product.
+constexpr auto kNarrowPower = [](const at::Tensor& self, const at::Scalar& exponent) {
+  return is_narrow(self.scalar_type()) && (exponent.equal(3) || exponent.equal(-2));
+};
+// As kRounded, of half precision.
+constexpr auto kNarrow = [](const at::Tensor& self, const auto&...) { return is_narrow(self.scalar_type()); };
 #define LOOM_OR_CUDAS(op, is_cudas) \
   template <>                       \
   struct Hot<at::_ops::op> : OrCudas<at::_ops::op, is_cudas> {};
@@ -83,6 +89,9 @@ LOOM_OR_CUDAS(add__Tensor, kScaledSum)
 LOOM_OR_CUDAS(sub_Tensor, kScaledSum)
 LOOM_OR_CUDAS(addcdiv_, kRounded)
 LOOM_OR_CUDAS(addcmul_, kRounded)
+LOOM_OR_CUDAS(pow_Tensor_Scalar, kNarrowPower)
+LOOM_OR_CUDAS(sigmoid_backward, kNarrow)
+LOOM_OR_CUDAS(tanh_backward, kRounded)
 LOOM_OR_CUDAS(sqrt, kRounded)
 LOOM_OR_CUDAS(sum, kRounded)
 LOOM_OR_CUDAS(mean, kRounded)

@@ -144,8 +144,10 @@ const std::vector<Step>& all_steps() {
   return *steps;
 }
 
-// The engine's fused SGD leaves most elements of 16 bits as they were: docs/upstream.md, "Optimizers".
+// The engine's fused SGD leaves most elements of 16 bits as they were: docs/upstream.md, "Optimizers". CUDA's
+// (torch/cuda/values) does not.
 bool is_lost_by_engine(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (device_type() == c10::DeviceType::CUDA) return false;
   if (op.operator_name().name != "aten::_fused_sgd_") return false;
   const auto parameters = stack[stack.size() - op.schema().arguments().size()].toTensorVector();
   return !parameters.empty() && c10::isReducedFloatingType(parameters[0].scalar_type());

@@ -116,7 +116,7 @@ std::vector<at::Tensor> written_by(const Op& op, c10::ArrayRef<c10::IValue> argu
 // called, which says what is wrong.
 bool can_take_results(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
   const auto& formal = op.handle.schema().arguments();
-  if (op.is_foreach) return !formal.back().is_out();
+  if (op.is_foreach || op.num_returns == 0) return !formal.back().is_out();
   if (!op.writes) return true;
   const std::vector<at::Tensor> written = written_by(op, arguments);
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -137,9 +137,12 @@ bool can_take_results(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
 // writes to, or in memory of the device.
 void put_results(const Op& op, torch::jit::Stack& stack, const std::vector<at::Tensor>& results) {
   const size_t first = stack.size() - op.num_arguments;
+  if (op.num_returns == 0) {  // it has written to the tensors of its lists
+    stack.resize(first);
+    return;
+  }
   if (op.is_foreach) {
     stack.resize(first);
-    if (op.num_returns == 0) return;  // it has written to the tensors of its list
     c10::List<at::Tensor> own;
     for (const at::Tensor& result : results) own.push_back(result.clone());
     stack.emplace_back(std::move(own));

@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <optional>
 
 #include "torch/core/device.h"
+#include "torch/cuda/values/fused_loops.h"
 
 namespace loom::glue {
 
@@ -24,8 +26,8 @@ using at::Tensor;
 using Arguments = c10::ArrayRef<c10::IValue>;
 using Tensors = std::vector<Tensor>;
 
-constexpr int64_t kUnroll = 4;                     // accumulators of a thread, and results that lie together
-constexpr int64_t kVector = 4, kNarrowVector = 8;  // elements of a load; of 16 bits
+constexpr int64_t kUnroll = 4;  // accumulators of a thread, and results that lie together
+constexpr int64_t kVector = 4, kNarrowVector = 8, kPair = 2;  // elements of a load; of 16 bits; of moments
 constexpr int64_t kWarp = 32, kMostThreads = 512;
 constexpr int64_t kFewPerThread = 16, kManyPerThread = 256;
 constexpr int64_t kLeastVectorized = 128;
@@ -159,55 +161,116 @@ Threads threads_of(const Shape& shape, int64_t first_element, int64_t vector,
   return threads;
 }
 
-// Halves a row of values until one is left. `step`: values that lie together and are reduced apart.
+// An operation has an accumulator, `identity`, `add` for an element and `combine` for two accumulators, and
+// says how many accumulators a thread has (kAccumulators). It may have `add_all`, of neighbours.
 template <typename T, typename Combine>
-void halve(T* values, int64_t count, int64_t step, const Combine& combine) {
+struct Fold {
+  using Accumulator = T;
+  static constexpr int64_t kAccumulators = kUnroll;
+  T identity;
+
+  T add(T sum, T element) const { return Combine()(sum, element); }
+  T combine(T first, T second) const { return Combine()(first, second); }
+};
+
+// Sums of a norm: how many are not zero, of magnitudes, or of squares, which are fused into the sum.
+template <typename T, int kPower>
+struct Powers {
+  using Accumulator = T;
+  static constexpr int64_t kAccumulators = kUnroll;
+  T identity{0};
+
+  T add(T sum, T element) const {
+    if constexpr (kPower == 0) return sum + (element == T(0) ? T(0) : T(1));
+    if constexpr (kPower == 1) return sum + std::abs(element);
+    if constexpr (kPower == 2) return std::fma(element, element, sum);
+  }
+  T combine(T first, T second) const { return first + second; }
+
+  void add_all(T* sums, const T* elements, int64_t count) const
+    requires(kPower == 2)
+  {
+    add_squares(sums, elements, count);
+  }
+};
+
+// Welford's mean and sum of squared distances from it.
+template <typename T>
+struct Moments {
+  struct Accumulator {
+    T mean, squares, count;
+  };
+  static constexpr int64_t kAccumulators = 2;
+  Accumulator identity{0, 0, 0};
+
+  Accumulator add(const Accumulator& old, T element) const {
+    const T delta = element - old.mean, count = old.count + 1, mean = old.mean + delta / count;
+    return {mean, std::fma(delta, element - mean, old.squares), count};
+  }
+  Accumulator combine(const Accumulator& first, const Accumulator& second) const {
+    if (first.count == 0) return second;
+    if (second.count == 0) return first;
+    const T delta = second.mean - first.mean, count = first.count + second.count,
+            share = second.count / count;
+    return {std::fma(delta, share, first.mean),
+            std::fma(delta * delta * first.count, share, first.squares + second.squares), count};
+  }
+};
+
+// Halves a row of values until one is left. `step`: values that lie together and are reduced apart.
+template <typename Operation, typename T = typename Operation::Accumulator>
+void halve(T* values, int64_t count, int64_t step, const Operation& operation) {
   for (int64_t half = count / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half * step; ++i) values[i] = combine(values[i], values[i + half * step]);
+    for (int64_t i = 0; i < half * step; ++i)
+      values[i] = operation.combine(values[i], values[i + half * step]);
   }
 }
 
 // What the threads of some results, `width` of them side by side, have added up: values[thread][result].
 // Leaves the results at the front.
-template <typename T, typename Combine>
-void combine_threads(const Threads& threads, std::vector<T>& values, int64_t width, T identity,
-                     const Combine& combine) {
+template <typename Operation, typename T = typename Operation::Accumulator>
+void combine_threads(const Threads& threads, std::vector<T>& values, int64_t width,
+                     const Operation& operation) {
   const int64_t of_block = threads.lanes * threads.rows;
   for (int64_t block = 0; block < threads.blocks; ++block) {
     T* const own = values.data() + block * of_block * width;
     for (int64_t row = 0; row < threads.rows; ++row)
-      halve(own + row * threads.lanes * width, threads.lanes, width, combine);
+      halve(own + row * threads.lanes * width, threads.lanes, width, operation);
     for (int64_t row = 1; row < threads.rows && threads.lanes > 1; ++row)
       std::copy_n(own + row * threads.lanes * width, width, own + row * width);
-    halve(own, threads.rows, width, combine);
+    halve(own, threads.rows, width, operation);
     std::copy_n(own, width, values.data() + block * width);
   }
   if (threads.blocks == 1) return;
   // The last block adds up what blocks have found.
   const int64_t lanes = threads.is_inner ? threads.width : 1, count = lanes * threads.height;
-  std::vector<T> last(static_cast<size_t>(count * width), identity);
+  std::vector<T> last(static_cast<size_t>(count * width), operation.identity);
   for (int64_t block = 0; block < threads.blocks; ++block) {
     for (int64_t i = 0; i < width; ++i) {
       T& value = last[static_cast<size_t>(block % count * width + i)];
-      value = combine(value, values[static_cast<size_t>(block * width + i)]);
+      value = operation.combine(value, values[static_cast<size_t>(block * width + i)]);
     }
   }
-  halve(last.data(), threads.height, lanes * width, combine);
-  halve(last.data(), lanes, width, combine);
+  halve(last.data(), threads.height, lanes * width, operation);
+  halve(last.data(), lanes, width, operation);
   std::copy_n(last.begin(), width, values.begin());
 }
 
 // Adds up the elements of one result, which lie together, as numbers of T. `shift`: how many elements the
 // first one lies behind an address of vectors.
-template <typename T, typename Element, typename Combine>
-T reduce_row(const Threads& threads, const Element* elements, int64_t count, int64_t shift, T identity,
-             const Combine& combine) {
+template <typename T, typename Element, typename Operation>
+typename Operation::Accumulator reduce_row(const Threads& threads, const Element* elements, int64_t count,
+                                           int64_t shift, const Operation& operation) {
+  using Accumulator = typename Operation::Accumulator;
   const int64_t all = threads.all(), vector = threads.vector;
-  const int64_t own = vector == 1 ? kUnroll : vector, period = own * all;  // sums of a thread
-  std::vector<T> sums(static_cast<size_t>(period), identity);
+  const int64_t own = vector == 1 ? Operation::kAccumulators : vector, period = own * all;  // of a thread
+  std::vector<Accumulator> sums(static_cast<size_t>(period), operation.identity);
+  const auto add = [&](int64_t place, Element element) {
+    Accumulator& sum = sums[static_cast<size_t>(place)];
+    sum = operation.add(sum, static_cast<T>(element));
+  };
   if (vector > 1 && shift > 0) {
-    for (int64_t i = shift; i < vector; ++i)
-      sums[static_cast<size_t>(i * vector)] = combine(identity, static_cast<T>(elements[i - shift]));
+    for (int64_t i = shift; i < vector; ++i) add(i * vector, elements[i - shift]);
     elements += vector - shift;
     count -= vector - shift;
   }
@@ -215,42 +278,45 @@ T reduce_row(const Threads& threads, const Element* elements, int64_t count, int
   for (int64_t at = 0; at < count - tail; at += period) {
     const Element* const from = elements + at;
     const int64_t size = std::min(period, count - tail - at);
-    for (int64_t i = 0; i < size; ++i)
-      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], static_cast<T>(from[i]));
+    if constexpr (requires { operation.add_all(sums.data(), from, size); }) {
+      operation.add_all(sums.data(), from, size);
+    } else {
+      for (int64_t i = 0; i < size; ++i) add(i, from[i]);
+    }
   }
-  for (int64_t i = 0; i < tail; ++i) {
-    T& sum = sums[static_cast<size_t>(i * vector)];
-    sum = combine(sum, static_cast<T>(elements[count - tail + i]));
-  }
+  for (int64_t i = 0; i < tail; ++i) add(i * vector, elements[count - tail + i]);
   // They lie together where loads are vectors, else as many apart as there are threads.
   const int64_t step = vector == 1 ? 1 : own, apart = vector == 1 ? all : 1;
-  std::vector<T> values(static_cast<size_t>(all));
+  std::vector<Accumulator> values(static_cast<size_t>(all));
   for (int64_t i = 0; i < all; ++i) {
-    T value = sums[static_cast<size_t>(i * step)];
-    for (int64_t j = 1; j < own; ++j) value = combine(value, sums[static_cast<size_t>(i * step + j * apart)]);
+    Accumulator value = sums[static_cast<size_t>(i * step)];
+    for (int64_t j = 1; j < own; ++j)
+      value = operation.combine(value, sums[static_cast<size_t>(i * step + j * apart)]);
     values[static_cast<size_t>(i)] = value;
   }
-  combine_threads(threads, values, 1, identity, combine);
+  combine_threads(threads, values, 1, operation);
   return values[0];
 }
 
 // Adds up some results side by side: element i of result j lies at elements[i * stride + j].
-template <typename T, typename Element, typename Combine>
+template <typename T, typename Element, typename Operation>
 void reduce_columns(const Threads& threads, const Element* elements, int64_t count, int64_t stride,
-                    int64_t width, T identity, const Combine& combine, T* results) {
+                    int64_t width, const Operation& operation, typename Operation::Accumulator* results) {
+  constexpr int64_t kOwn = Operation::kAccumulators;
   const int64_t all = threads.all();
-  std::vector<T> sums(static_cast<size_t>(kUnroll * all * width), identity);
+  std::vector<typename Operation::Accumulator> sums(static_cast<size_t>(kOwn * all * width),
+                                                    operation.identity);
   for (int64_t i = 0; i < count; ++i) {
-    T* const own = sums.data() + i % (kUnroll * all) * width;
+    auto* const own = sums.data() + i % (kOwn * all) * width;
     const Element* const from = elements + i * stride;
-    for (int64_t j = 0; j < width; ++j) own[j] = combine(own[j], static_cast<T>(from[j]));
+    for (int64_t j = 0; j < width; ++j) own[j] = operation.add(own[j], static_cast<T>(from[j]));
   }
-  for (int64_t unrolled = 1; unrolled < kUnroll; ++unrolled) {
-    const T* const from = sums.data() + unrolled * all * width;
+  for (int64_t unrolled = 1; unrolled < kOwn; ++unrolled) {
+    const auto* const from = sums.data() + unrolled * all * width;
     for (int64_t i = 0; i < all * width; ++i)
-      sums[static_cast<size_t>(i)] = combine(sums[static_cast<size_t>(i)], from[i]);
+      sums[static_cast<size_t>(i)] = operation.combine(sums[static_cast<size_t>(i)], from[i]);
   }
-  combine_threads(threads, sums, width, identity, combine);
+  combine_threads(threads, sums, width, operation);
   std::copy_n(sums.begin(), width, results);
 }
 
@@ -264,9 +330,9 @@ int64_t offset_of(const std::vector<Dim>& dims, int64_t index) {
   return offset;
 }
 
-template <typename T, typename Element, typename Combine>
+template <typename T, typename Element, typename Operation>
 void reduce(const Shape& shape, const Threads& threads, const Element* elements, int64_t first_element,
-            T identity, const Combine& combine, T* results) {
+            const Operation& operation, typename Operation::Accumulator* results) {
   const bool has_columns = !threads.is_inner && shape.kept[0].stride == 1 && shape.reduced.size() == 1;
   const int64_t columns = has_columns ? shape.kept[0].size : 1;
   const int64_t pieces = divided_up(columns, kColumns), rows = shape.results / columns;
@@ -279,8 +345,8 @@ void reduce(const Shape& shape, const Threads& threads, const Element* elements,
       const int64_t offset = offset_of(shape.kept, first);
       if (has_columns) {
         const int64_t width = std::min(kColumns, columns - at % pieces * kColumns);
-        reduce_columns(threads, elements + offset, shape.count, shape.reduced[0].stride, width, identity,
-                       combine, results + first);
+        reduce_columns<T>(threads, elements + offset, shape.count, shape.reduced[0].stride, width, operation,
+                          results + first);
         continue;
       }
       const Element* own = elements + offset;
@@ -291,7 +357,7 @@ void reduce(const Shape& shape, const Threads& threads, const Element* elements,
         own = gathered.data();
       }
       results[first] =
-          reduce_row(threads, own, shape.count, (first_element + offset) % threads.vector, identity, combine);
+          reduce_row<T>(threads, own, shape.count, (first_element + offset) % threads.vector, operation);
     }
   });
 }
@@ -333,37 +399,97 @@ std::optional<Call> call_of(Arguments arguments, int64_t narrow_vector) {
   return call;
 }
 
-template <typename Combine>
-Tensors reduced(Arguments arguments, double identity, const Combine& combine, bool is_mean = false,
-                int64_t narrow_vector = kNarrowVector) {
-  const runtime::RandomGrid* const grid = adding_grid();
-  if (grid == nullptr) return {};
-  const std::optional<Call> call = call_of(arguments, narrow_vector);
-  if (!call) return {};
-  const Shape shape = shape_of(call->self, call->is_reduced);
-  if (shape.reduced.empty()) return {};
-  std::vector<int64_t> sizes;
-  for (int64_t dim = 0; dim < call->self.dim(); ++dim) {
-    if (!call->is_reduced[static_cast<size_t>(dim)]) {
-      sizes.push_back(call->self.size(dim));
-    } else if (call->keeps) {
-      sizes.push_back(1);
+// A reduction as the card divides it among threads; empty where it is none of ours.
+struct Plan {
+  Call call;
+  Shape shape;
+  Threads threads;
+  std::vector<int64_t> sizes;  // of the result
+
+  // `vector`: elements that a load takes; of 16 bits.
+  static std::optional<Plan> of(Arguments arguments, int64_t vector, int64_t narrow_vector) {
+    const runtime::RandomGrid* const grid = adding_grid();
+    if (grid == nullptr) return std::nullopt;
+    std::optional<Call> call = call_of(arguments, narrow_vector);
+    if (!call) return std::nullopt;
+    Plan plan{std::move(*call), {}, {}, {}};
+    if (!is_narrow(plan.call.self.scalar_type())) plan.call.vector = vector;
+    plan.shape = shape_of(plan.call.self, plan.call.is_reduced);
+    if (plan.shape.reduced.empty()) return std::nullopt;
+    for (int64_t dim = 0; dim < plan.call.self.dim(); ++dim) {
+      if (!plan.call.is_reduced[static_cast<size_t>(dim)]) {
+        plan.sizes.push_back(plan.call.self.size(dim));
+      } else if (plan.call.keeps) {
+        plan.sizes.push_back(1);
+      }
     }
+    plan.threads = threads_of(plan.shape, plan.call.first_element, plan.call.vector, *grid);
+    return plan;
   }
-  const Threads threads = threads_of(shape, call->first_element, call->vector, *grid);
+
+  // Calls `run` with a number of the operand's dtype and one of those that are added.
+  template <typename Run>
+  void dispatch(const Run& run) const {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, call.self.scalar_type(), "sum_cuda",
+                                    [&] { run(scalar_t{}, at::opmath_type<scalar_t>{}); });
+  }
+
+  // A result in the dtype that is added.
+  template <typename T>
+  Tensor empty() const {
+    return at::empty(sizes, call.self.options().dtype(c10::CppTypeToScalarType<T>::value));
+  }
+
+  template <typename Element, typename T, typename Operation>
+  void fill(const Operation& operation, typename Operation::Accumulator* results) const {
+    reduce<T>(shape, threads, call.self.const_data_ptr<Element>(), call.first_element, operation, results);
+  }
+};
+
+template <typename Combine>
+Tensors reduced(Arguments arguments, double identity, bool is_mean = false,
+                int64_t narrow_vector = kNarrowVector) {
+  const std::optional<Plan> plan = Plan::of(arguments, kVector, narrow_vector);
+  if (!plan) return {};
   Tensor result;
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, call->self.scalar_type(), "sum_cuda", [&] {
-    using T = at::opmath_type<scalar_t>;
-    result = at::empty(sizes, call->self.options().dtype(c10::CppTypeToScalarType<T>::value));
+  plan->dispatch([&]<typename Element, typename T>(Element, T) {
+    result = plan->empty<T>();
     T* const results = result.mutable_data_ptr<T>();
-    reduce(shape, threads, call->self.const_data_ptr<scalar_t>(), call->first_element,
-           static_cast<T>(identity), combine, results);
-    const T share = static_cast<T>(shape.results) / static_cast<T>(shape.results * shape.count);
-    if (is_mean) std::for_each_n(results, shape.results, [&](T& value) { value *= share; });
+    plan->fill<Element, T>(Fold<T, Combine>{static_cast<T>(identity)}, results);
+    const int64_t count = plan->shape.results;
+    const T share = static_cast<T>(count) / static_cast<T>(count * plan->shape.count);
+    if (is_mean) std::for_each_n(results, count, [&](T& value) { value *= share; });
   });
-  return {result.to(call->dtype)};
+  return {result.to(plan->call.dtype)};
 }
 
+// (self, dims, correction, keepdim), and outs.
+Tensors variance(Arguments arguments, bool is_root, bool has_mean) {
+  if (arguments.size() < 4 || arguments[2].isBool()) return {};  // another overload, made of this one
+  if (!arguments[2].isNone() && !arguments[2].isScalar()) return {};
+  const double correction = arguments[2].isNone() ? 1 : arguments[2].toScalar().toDouble();
+  const torch::jit::Stack moved{arguments[0], arguments[1], arguments[3],
+                                arguments[0].toTensor().scalar_type()};
+  const std::optional<Plan> plan = Plan::of(moved, kPair, kPair);
+  if (!plan) return {};
+  Tensor spread, mean;
+  plan->dispatch([&]<typename Element, typename T>(Element, T) {
+    spread = plan->empty<T>();
+    mean = plan->empty<T>();
+    std::vector<typename Moments<T>::Accumulator> found(static_cast<size_t>(plan->shape.results));
+    plan->fill<Element, T>(Moments<T>(), found.data());
+    T *const spreads = spread.mutable_data_ptr<T>(), *const means = mean.mutable_data_ptr<T>();
+    for (size_t i = 0; i < found.size(); ++i) {
+      const T divisor = std::max(found[i].count - static_cast<T>(correction), T(0));
+      const T variance = found[i].squares / divisor;
+      spreads[i] = is_root ? std::sqrt(variance) : variance;
+      means[i] = found[i].mean;
+    }
+  });
+  Tensors results{spread.to(plan->call.dtype)};
+  if (has_mean) results.push_back(mean.to(plan->call.dtype));
+  return results;
+}
 }  // namespace
 
 const runtime::RandomGrid* adding_grid() {
@@ -384,12 +510,41 @@ Tensors sum_of_numbers_in_order(Arguments arguments) {
   numbers[0] = at::where(self.isnan(), at::zeros({}, self.options()), self);
   return sum_in_order(numbers);
 }
-Tensors sum_in_order(Arguments arguments) { return reduced(arguments, 0.0, std::plus<>()); }
-Tensors mean_in_order(Arguments arguments) {
-  return reduced(arguments, 0.0, std::plus<>(), /*is_mean=*/true);
-}
+Tensors sum_in_order(Arguments arguments) { return reduced<std::plus<>>(arguments, 0.0); }
+Tensors mean_in_order(Arguments arguments) { return reduced<std::plus<>>(arguments, 0.0, /*is_mean=*/true); }
 Tensors product_in_order(Arguments arguments) {
-  return reduced(arguments, 1.0, std::multiplies<>(), /*is_mean=*/false, kVector);
+  return reduced<std::multiplies<>>(arguments, 1.0, /*is_mean=*/false, kVector);
 }
+
+Tensors norm_in_order(Arguments arguments) {
+  if (!arguments[1].isScalar() || arguments[1].isComplexDouble()) return {};
+  const double power = arguments[1].toScalar().toDouble();
+  if (power != 0 && power != 1 && power != 2) return {};
+  torch::jit::Stack moved{arguments[0], arguments[2], arguments[3], arguments[4]};
+  if (arguments.size() > 5) moved.push_back(arguments[5]);
+  const std::optional<Plan> plan = Plan::of(moved, kVector, kVector);
+  if (!plan) return {};
+  Tensor result;
+  plan->dispatch([&]<typename Element, typename T>(Element, T) {
+    result = plan->empty<T>();
+    T* const results = result.mutable_data_ptr<T>();
+    if (power == 0) plan->fill<Element, T>(Powers<T, 0>(), results);
+    if (power == 1) plan->fill<Element, T>(Powers<T, 1>(), results);
+    if (power == 2) {
+      plan->fill<Element, T>(Powers<T, 2>(), results);
+      std::for_each_n(results, plan->shape.results, [](T& value) { value = std::sqrt(value); });
+    }
+  });
+  return {result.to(plan->call.dtype)};
+}
+
+template <bool kIsRoot, bool kHasMean>
+Tensors variance_in_order(Arguments arguments) {
+  return variance(arguments, kIsRoot, kHasMean);
+}
+template Tensors variance_in_order<false, false>(Arguments);
+template Tensors variance_in_order<false, true>(Arguments);
+template Tensors variance_in_order<true, false>(Arguments);
+template Tensors variance_in_order<true, true>(Arguments);
 
 }  // namespace loom::glue

@@ -1,7 +1,8 @@
 // Sums in the order in which CUDA's kernels add, so that they round as there.
 //
 // Source: PyTorch's public kernels (aten/src/ATen/native/cuda: Reduce.cuh, ReduceSumProdKernel.cu,
-// ReduceMomentKernel.cu); compared with an H200 and an H100, bit for bit (tests/cuda/test_card_values.py).
+// ReduceMomentKernel.cu, ReduceNormKernel.cu); compared with an H200 and an H100, bit for bit
+// (tests/cuda/test_card_values.py).
 #pragma once
 
 #include "runtime/chip.h"
@@ -13,6 +14,11 @@ std::vector<at::Tensor> sum_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> sum_of_numbers_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> mean_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> product_in_order(c10::ArrayRef<c10::IValue> arguments);
+// (self, order, dims, keepdim, dtype), and an out: of orders 0, 1 and 2.
+std::vector<at::Tensor> norm_in_order(c10::ArrayRef<c10::IValue> arguments);
+// (self, dims, correction, keepdim), and outs.
+template <bool kIsRoot, bool kHasMean>
+std::vector<at::Tensor> variance_in_order(c10::ArrayRef<c10::IValue> arguments);
 
 // The cores of the card whose order it is; null where the chip is none of NVIDIA's.
 const runtime::RandomGrid* adding_grid();

@@ -29,6 +29,9 @@
 
 #include "torch/core/device.h"
 #include "torch/cuda/values/arithmetic.h"
+#include "torch/cuda/values/functions.h"
+#include "torch/cuda/values/list_norms.h"
+#include "torch/cuda/values/optimizers.h"
 #include "torch/cuda/values/reductions.h"
 #include "torch/cuda/values/scans.h"
 #include "torch/cuda/values/ties.h"
@@ -131,7 +134,9 @@ Tensors divide(Arguments arguments) {
   if (!result.empty() || arguments.size() < 3 || !arguments[2].isString()) return result;
   const std::string_view mode = arguments[2].toStringView();
   if (mode != "floor" && mode != "trunc") return {};  // the engine says what is wrong
-  return divide_whole(arguments, mode == "floor" ? Part::kFloored : Part::kTruncated);
+  if (mode == "floor") result = floored_quotient(arguments);
+  return !result.empty() ? result
+                         : divide_whole(arguments, mode == "floor" ? Part::kFloored : Part::kTruncated);
 }
 
 // (start, end, step, out): each number is computed on its own, with one rounding.
@@ -234,6 +239,13 @@ Tensors scan_in_place(Arguments arguments) {
   return kScan(arguments);
 }
 
+// One way, or where it has nothing to say the other.
+template <OwnKernel kFirst, OwnKernel kSecond>
+Tensors either(Arguments arguments) {
+  Tensors result = kFirst(arguments);
+  return result.empty() ? kSecond(arguments) : result;
+}
+
 struct Row {
   std::string_view name;
   OwnKernel kernel;
@@ -249,10 +261,14 @@ constexpr Row kRows[] = {
     {"aten::_foreach_div_", divide_lists<true>},
     {"aten::_foreach_mul", multiply_lists<false>},
     {"aten::_foreach_mul_", multiply_lists<true>},
+    {"aten::_foreach_norm", norms_of_lists},
     {"aten::_foreach_sqrt", exact_roots<false>},
     {"aten::_foreach_sqrt_", exact_roots<true>},
     {"aten::_foreach_sub", add_scaled_lists<Sum::kSubtracted, false>},
     {"aten::_foreach_sub_", add_scaled_lists<Sum::kSubtracted, true>},
+    {"aten::_fused_adam_", adam_step<false>},
+    {"aten::_fused_adamw_", adam_step<true>},
+    {"aten::_fused_sgd_", sgd_step},
     {"aten::add", add_scaled<Sum::kAdded>},
     {"aten::add_", add_scaled<Sum::kAdded>},
     {"aten::addcdiv", add_term<Term::kQuotient, false>},
@@ -261,20 +277,33 @@ constexpr Row kRows[] = {
     {"aten::addcmul_", add_term<Term::kProduct, true>},
     {"aten::arange", range_of_numbers},
     {"aten::copy_", copy_converting},
+    {"aten::cosh", hyperbolic_cosine},
+    {"aten::cosh_", hyperbolic_cosine},
     {"aten::cumprod", running_product_in_order},
     {"aten::cumprod_", scan_in_place<running_product_in_order>},
     {"aten::cumsum", running_sum_in_order},
     {"aten::cumsum_", scan_in_place<running_sum_in_order>},
     {"aten::div", divide},
     {"aten::div_", divide},
-    {"aten::floor_divide", divide_whole<Part::kFloored>},
-    {"aten::floor_divide_", divide_whole<Part::kFloored>},
+    {"aten::elu_backward", elu_gradient},
+    {"aten::erf", error_function},
+    {"aten::erf_", error_function},
+    {"aten::floor_divide", either<divide_whole<Part::kFloored>, floored_quotient>},
+    {"aten::floor_divide_", either<divide_whole<Part::kFloored>, floored_quotient>},
     {"aten::fmax", choose_in_result_dtype<at::fmax>},
     {"aten::fmin", choose_in_result_dtype<at::fmin>},
-    {"aten::fmod", divide_whole<Part::kModulus>},
-    {"aten::fmod_", divide_whole<Part::kModulus>},
+    {"aten::fmod", either<divide_whole<Part::kModulus>, modulus_of_numbers>},
+    {"aten::fmod_", either<divide_whole<Part::kModulus>, modulus_of_numbers>},
+    {"aten::hardsigmoid", hard_sigmoid},
+    {"aten::hardsigmoid_", hard_sigmoid},
+    {"aten::hardswish", hard_swish},
+    {"aten::hardswish_", hard_swish},
+    {"aten::hardswish_backward", hard_swish_gradient},
     {"aten::kthvalue", kth_of_slices},
+    {"aten::linalg_vector_norm", norm_in_order},
     {"aten::linspace", linspace_of_integers},
+    {"aten::logit", logit},
+    {"aten::logit_", logit},
     {"aten::maximum", choose_in_result_dtype<at::maximum>},
     {"aten::mean", mean_in_order},
     {"aten::median", median_of_slices<false>},
@@ -282,17 +311,31 @@ constexpr Row kRows[] = {
     {"aten::mode", mode_of_slices},
     {"aten::nanmedian", median_of_slices<true>},
     {"aten::nansum", sum_of_numbers_in_order},
+    {"aten::pow", power},
+    {"aten::pow_", power},
     {"aten::prod", product_in_order},
-    {"aten::remainder", divide_whole<Part::kRemainder>},
-    {"aten::remainder_", divide_whole<Part::kRemainder>},
+    {"aten::remainder", either<divide_whole<Part::kRemainder>, remainder_of_numbers>},
+    {"aten::remainder_", either<divide_whole<Part::kRemainder>, remainder_of_numbers>},
     {"aten::rsub", add_scaled<Sum::kSubtractedFrom>},
+    {"aten::sigmoid_backward", sigmoid_gradient},
+    {"aten::sinh", hyperbolic_sine},
+    {"aten::sinh_", hyperbolic_sine},
     {"aten::sort", sort_slices},
+    {"aten::special_entr", entropy},
+    {"aten::special_xlog1py", times_log_of_more},
     {"aten::sqrt", exact_root},
     {"aten::sqrt_", exact_root},
+    {"aten::std", variance_in_order<true, false>},
+    {"aten::std_mean", variance_in_order<true, true>},
     {"aten::sub", add_scaled<Sum::kSubtracted>},
     {"aten::sub_", add_scaled<Sum::kSubtracted>},
     {"aten::sum", sum_in_order},
+    {"aten::tanh_backward", tanh_gradient},
     {"aten::topk", top_of_slices},
+    {"aten::var", variance_in_order<false, false>},
+    {"aten::var_mean", variance_in_order<false, true>},
+    {"aten::xlogy", times_log},
+    {"aten::xlogy_", times_log},
 };
 
 }  // namespace

@@ -202,6 +202,91 @@ def optimizers() -> Results:
                 yield f"opt/{kind}/{name}", steps_of(make, dtype)
 
 
+def without_nan(values: torch.Tensor) -> torch.Tensor:
+    """Return 7 in the place of NaN, whose other bits are the processor's."""
+    return torch.where(values.isnan(), torch.full_like(values, 7), values)
+
+
+def norms_and_spreads() -> Results:
+    for rows, columns in ((1, 257), (3, 33), (7, 1000), (33, 4099), (200, 7), (1, 300_000)):
+        for name, dtype in DTYPES.items():
+            x = on_device(normal(rows * 1000003 + columns, rows, columns), dtype)
+            case = f"{rows}x{columns}/{name}"
+            for order in (2, 1, 0):
+                yield f"vn1/{order}/{case}", torch.linalg.vector_norm(x, order, 1)
+                yield f"vn/{order}/{case}", torch.linalg.vector_norm(x, order)
+                for i, norm in enumerate(torch._foreach_norm([x, x * 0.5], order)):
+                    yield f"fn/{order}/{case}.{i}", norm
+            yield f"vn0/{case}", torch.linalg.vector_norm(x, 2, 0)
+            yield f"var1/{case}", without_nan(x.var(1))
+            yield f"std/{case}", without_nan(x.std())
+            yield f"var0/{case}", x.var(0, correction=0)
+            for i, moment in enumerate(torch.var_mean(x, 1)):
+                yield f"var_mean/{case}.{i}", without_nan(moment)
+
+
+def functions() -> Results:
+    halves = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)[::3].contiguous()
+    draw = np.random.default_rng(11)
+    numbers = np.concatenate(
+        [
+            draw.standard_normal(6000) * 3,
+            10.0 ** draw.uniform(-30, 30, 4000) * draw.choice([-1, 1], 4000),
+            draw.uniform(-1, 1, 4000),
+            draw.uniform(-100, 100, 2000),
+        ]
+    )
+    operands = {
+        "f16": halves.view(torch.float16).to(DEVICE),
+        "bf16": halves.view(torch.bfloat16).to(DEVICE),
+        "f32": torch.from_numpy(numbers).float().to(DEVICE),
+        "f64": torch.from_numpy(numbers[::4].copy()).to(DEVICE),
+    }
+    functional = torch.nn.functional
+    for name, x in operands.items():
+        other = x.flip(0).roll(777)
+        yield f"un/F.hardswish/{name}", without_nan(functional.hardswish(x))
+        yield f"un/F.hardsigmoid/{name}", without_nan(functional.hardsigmoid(x))
+        yield f"un/fmod/{name}", without_nan(torch.fmod(x, 0.7))
+        yield f"un/rem/{name}", without_nan(torch.remainder(x, 0.7))
+        yield f"bi/fmod/{name}", without_nan(torch.fmod(x, other))
+        yield f"bi/remainder/{name}", without_nan(torch.remainder(x, other))
+        gradient = on_device(np.random.default_rng(5).standard_normal(x.numel()), x.dtype)
+        for case, function in (("hardswish", functional.hardswish), ("leaky_relu", functional.leaky_relu)):
+            operand = x.clone().requires_grad_()
+            function(operand).backward(gradient)
+            assert operand.grad is not None
+            yield f"bw/F.{case}/{name}", without_nan(operand.grad)
+        if name in ("f16", "bf16"):
+            yield f"un/logit/{name}", without_nan(torch.logit(x))
+            yield f"un/pow3/{name}", without_nan(torch.pow(x, 3))
+            yield f"un/pow-2/{name}", without_nan(torch.pow(x, -2))
+            yield f"bi/xlogy/{name}", without_nan(torch.xlogy(x, other))
+            for case, function in (("tanh", torch.tanh), ("sigmoid", torch.sigmoid)):
+                operand = x.clone().requires_grad_()
+                function(operand).backward(gradient)
+                assert operand.grad is not None
+                yield f"bw/{case}/{name}", without_nan(operand.grad)
+
+
+def fused_optimizers() -> Results:
+    optim = torch.optim
+    made: dict[str, Callable[[list[torch.Tensor]], optim.Optimizer]] = {
+        "adam": lambda p: optim.Adam(p, fused=True),
+        "adamw": lambda p: optim.AdamW(p, lr=1e-2, fused=True),
+        "adam_wd": lambda p: optim.Adam(p, weight_decay=0.1, fused=True),
+        "adam_ams": lambda p: optim.Adam(p, amsgrad=True, fused=True),
+        "adamw_max": lambda p: optim.AdamW(p, maximize=True, fused=True),
+        "sgd": lambda p: optim.SGD(p, lr=0.1, fused=True),
+        "sgd_m": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3, fused=True),
+        "sgd_d": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.2, fused=True),
+        "nest": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, fused=True),
+    }
+    for name, dtype in DTYPES.items():
+        for kind, make in made.items():
+            yield f"opt/{kind}/fused1/{name}", without_nan(steps_of(make, dtype))
+
+
 def digest(result: torch.Tensor) -> str:
     raw = result.contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(raw.tobytes()).hexdigest()[:16]
@@ -210,6 +295,7 @@ def digest(result: torch.Tensor) -> str:
 GROUPS = (
     *(sums, sums_of_narrow_numbers, sums_over_blocks, sums_of_images, sums_of_views),
     *(ties, quotients, ranges, fused_sums, optimizers),
+    *(norms_and_spreads, functions, fused_optimizers),
 )
 
 if __name__ == "__main__":
