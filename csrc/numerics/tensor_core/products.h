@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "numerics/tensor_core/rules.h"
@@ -66,20 +65,5 @@ void multiply_slowly(const Product& product, int64_t row, int64_t panel, int64_t
 
 // The bits that an operand has of a value that it holds.
 uint32_t bits_of(Operand operand, float value);
-
-// Operands as they lie in memory.
-struct Matrices {
-  const float* left;   // rows x depth
-  const float* right;  // depth x columns
-  int64_t rows, depth, columns;
-  int64_t right_row_stride, right_column_stride;
-};
-
-// Runs a body over parts of [0, count), each of at least `grain`.
-using Shared = void (*)(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
-
-// The chain of one work unit over K, added to the sums of `out`, rows x columns.
-void multiply(const Matrices& operands, const Rule& rule, int64_t instruction_depth, float* out,
-              Shared share);
 
 }  // namespace loom::numerics::tensor_core

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "numerics/tensor_core/blocks.h"
+#include "numerics/blocks.h"
 #include "runtime/commands.h"
 
 namespace loom::glue {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "numerics/instructions.h"
 #include "torch/core/registration.h"
 #include "torch/engine/engine.h"
 #include "torch/numerics/common.h"

@@ -10,13 +10,13 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <optional>
 
 #include "torch/core/device.h"
 #include "torch/cuda/values/fused_loops.h"
+#include "torch/cuda/values/reduction_threads.h"
 
 namespace loom::glue {
 
@@ -26,140 +26,9 @@ using at::Tensor;
 using Arguments = c10::ArrayRef<c10::IValue>;
 using Tensors = std::vector<Tensor>;
 
-constexpr int64_t kUnroll = 4;  // accumulators of a thread, and results that lie together
 constexpr int64_t kVector = 4, kNarrowVector = 8, kPair = 2;  // elements of a load; of 16 bits; of moments
-constexpr int64_t kWarp = 32, kMostThreads = 512;
-constexpr int64_t kFewPerThread = 16, kManyPerThread = 256;
-constexpr int64_t kLeastVectorized = 128;
-constexpr int64_t kMostElements = int64_t{1} << 31;  // more are split into several kernels
-constexpr int64_t kColumns = 64;                     // results that are computed side by side
-
-int64_t last_power_of_2(int64_t number) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(number)));
-}
-
-int64_t divided_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
-
-struct Dim {
-  int64_t size, stride;
-};
-
-// The dimensions of a reduction, the fastest first, joined where they can be.
-struct Shape {
-  std::vector<Dim> reduced, kept;
-  int64_t count = 1, results = 1;  // elements of a result; results
-};
-
-Shape shape_of(const Tensor& self, const std::vector<bool>& is_reduced) {
-  Shape shape;
-  for (int64_t dim = self.dim() - 1; dim >= 0; --dim) {
-    const Dim own{self.size(dim), self.stride(dim)};
-    if (own.size == 1) continue;
-    if (is_reduced[static_cast<size_t>(dim)]) {
-      shape.count *= own.size;
-      shape.reduced.push_back(own);
-      continue;
-    }
-    shape.results *= own.size;
-    Dim* const last = shape.kept.empty() ? nullptr : &shape.kept.back();
-    // Results lie one behind another: where operands do, too, two dimensions are one.
-    if (last != nullptr && last->size * last->stride == own.stride) {
-      last->size *= own.size;
-    } else {
-      shape.kept.push_back(own);
-    }
-  }
-  // As TensorIterator sorts: a stride of 0 lies before or behind any other.
-  for (size_t i = 1; i < shape.reduced.size(); ++i) {
-    for (size_t later = i, at = i; at-- > 0;) {
-      const int64_t first = shape.reduced[at].stride, second = shape.reduced[later].stride;
-      if (first == 0 || second == 0) continue;
-      if (first <= second) break;
-      std::swap(shape.reduced[at], shape.reduced[later]);
-      later = at;
-    }
-  }
-  std::vector<Dim> joined;
-  for (const Dim& dim : shape.reduced) {
-    if (!joined.empty() && joined.back().size * joined.back().stride == dim.stride) {
-      joined.back().size *= dim.size;
-    } else {
-      joined.push_back(dim);
-    }
-  }
-  shape.reduced = std::move(joined);
-  return shape;
-}
-
-// The threads that add up one result: `lanes` beside each other and `rows` of them in a block, and blocks.
-struct Threads {
-  int64_t lanes = 1, rows = 1, blocks = 1;
-  int64_t width = 1, height = 1;  // of a block
-  int64_t vector = 1;             // elements that a thread loads together: not 1 where they lie so
-  bool is_inner = false;          // the elements of a result lie closer than results
-
-  int64_t all() const { return lanes * rows * blocks; }
-};
-
-// How many results a thread computes at once, which lie together.
-int64_t results_together(const Shape& shape, int64_t first_element) {
-  int64_t size = kUnroll;
-  const auto fit = [&](int64_t number) {
-    while (number % size != 0) size /= 2;
-  };
-  fit(first_element);
-  fit(shape.kept[0].size);
-  for (size_t i = 1; i < shape.kept.size(); ++i) fit(shape.kept[i].stride);
-  for (const Dim& dim : shape.reduced) fit(dim.stride);
-  return size;
-}
-
-// `vector`: how many elements of the operand's dtype a load takes.
-Threads threads_of(const Shape& shape, int64_t first_element, int64_t vector,
-                   const runtime::RandomGrid& grid) {
-  Threads threads;
-  threads.is_inner = shape.kept.empty() || shape.reduced[0].stride < shape.kept[0].stride;
-  int64_t across = threads.is_inner ? shape.count : shape.results;
-  const int64_t along = threads.is_inner ? shape.results : shape.count;
-  int64_t together = 1;
-  if (threads.is_inner) {
-    if (shape.reduced[0].stride == 1 && shape.reduced.size() == 1 && across >= kLeastVectorized) {
-      threads.vector = vector;
-      across /= vector;
-    }
-  } else if (shape.kept[0].stride == 1) {
-    together = results_together(shape, first_element);
-    across /= together;
-  }
-  const int64_t most = kMostThreads / together;
-  const int64_t wide = across < most ? last_power_of_2(across) : most;
-  const int64_t high = along < most ? last_power_of_2(along) : most;
-  threads.width = std::min(wide, kWarp);
-  threads.height = std::min(high, most / threads.width);
-  threads.width = std::min(wide, most / threads.height);
-  int64_t results_apart = 1;
-  if (threads.is_inner) {
-    threads.lanes = threads.width;
-  } else {
-    results_apart *= threads.width;
-  }
-  const auto per_thread = [&] { return divided_up(shape.count, threads.all()); };
-  const bool splits_rows = per_thread() >= threads.height * kFewPerThread || per_thread() >= kManyPerThread;
-  if (splits_rows) {
-    threads.rows = threads.height;
-  } else {
-    results_apart *= threads.height;
-  }
-  const int64_t resident =
-      int64_t{grid.num_cores} * (grid.threads_per_core / (threads.width * threads.height));
-  const int64_t blocks = divided_up(shape.results / together, results_apart);
-  if (splits_rows && per_thread() >= kManyPerThread && blocks <= resident) {
-    const int64_t filling = divided_up(resident, blocks),
-                  most_blocks = divided_up(per_thread(), kFewPerThread);
-    threads.blocks = std::max(std::min(filling, most_blocks), divided_up(per_thread(), kManyPerThread));
-  }
-  return threads;
-}
+constexpr int64_t kMostElements = int64_t{1} << 31;           // more are split into several kernels
+constexpr int64_t kColumns = 64;                              // results that are computed side by side
 
 // An operation has an accumulator, `identity`, `add` for an element and `combine` for two accumulators, and
 // says how many accumulators a thread has (kAccumulators). It may have `add_all`, of neighbours.

@@ -18,7 +18,7 @@ struct Found {
   int64_t begin, end, shift;
 };
 
-// A product of blocks as csrc/numerics/tensor_core/blocks.h has it.
+// A product of blocks as csrc/numerics/blocks.h has it.
 struct Blocks {
   int32_t left, right, height, width, depth, threads;
   int64_t longest_chain;

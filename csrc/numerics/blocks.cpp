@@ -1,11 +1,11 @@
-#include "numerics/tensor_core/blocks.h"
+#include "numerics/blocks.h"
 
 #include <algorithm>
 #include <bit>
 #include <functional>
 #include <vector>
 
-#include "numerics/tensor_core/products.h"
+#include "numerics/instructions.h"
 
 namespace loom::numerics::tensor_core {
 
