@@ -81,6 +81,8 @@ def _convolutions(net: _Net, x: Tensor) -> Any:
         functional.conv2d(image.repeat(1, 2, 1, 1), net.conv.weight.repeat(2, 1, 1, 1), groups=2),
         functional.conv2d(image[:, :1], grouped, padding=1),
         functional.conv2d(image, narrow.contiguous()),
+        functional.conv2d(image, narrow.contiguous(memory_format=torch.channels_last)),
+        functional.conv2d(image[..., :1, :1].contiguous(), narrow.contiguous()),
         functional.conv2d(last, net.conv.weight),
         functional.conv2d(image[0], net.conv.weight),
         functional.conv2d(image, net.conv.weight, padding="same"),
@@ -99,12 +101,22 @@ def _attention(net: _Net, x: Tensor) -> Any:
     return net.heads(value, value, value, attn_mask=mask)[0], net.encoder(value)
 
 
+def _again(net: _Net, x: Tensor) -> Any:
+    """Ops that return their operand, several times alike and then not."""
+    made = []
+    for _ in range(3):
+        hidden = functional.dropout(net.first(x), 0.5, training=False)
+        hidden.add_(x).mul_(2).unsqueeze_(0)
+        made.append(hidden + hidden.contiguous())
+    return made
+
+
 def _several(net: _Net, x: Tensor) -> Any:
     left, right = x.chunk(2, -1)
     return left + right, x.max(-1), torch.zeros(3, device=x.device) + torch.ones_like(x[0, 0, :3])
 
 
-@pytest.mark.parametrize("run", [_mlp, _images, _convolutions, _activations, _attention, _several])
+@pytest.mark.parametrize("run", [_mlp, _images, _convolutions, _activations, _attention, _again, _several])
 def test_the_graph_is_an_exports(run: Callable[[_Net, Tensor], Any]) -> None:
     net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)
     whole = exported(net, (x,), {}, DEVICE, has_whole_layers=False)

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_loom.compiler.inductor.fakes import stand_in
+from torch_loom.compiler.ir import add_call
 from torch_loom.image.arguments import CONSTANTS
 
 
@@ -81,7 +82,7 @@ class _Recorder(SchemaCheckMode):
         TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
         self.graph = fx.Graph()
         self._mode = mode
-        self._nodes: dict[int, tuple[weakref.ref[torch.Tensor], fx.Node]] = {}
+        self._nodes: dict[int, _Noted] = {}
         self._known: dict[Any, Any] = {}
         self._values: dict[Any, torch.Tensor] = {}
 
@@ -89,25 +90,32 @@ class _Recorder(SchemaCheckMode):
         """Add a placeholder, and return what stands for the tensor in the forward."""
         if type(tensor) not in (torch.Tensor, nn.Parameter) or tensor.layout is not torch.strided:
             raise NotPlainError(f"a {type(tensor).__name__} of the layout {tensor.layout}")
-        fake = self._made(_shown(tensor)).requires_grad_(tensor.requires_grad)
+        shown = _shown_tensor(tensor)
+        fake = self._made(shown).requires_grad_(tensor.requires_grad)
         fake._is_param = isinstance(tensor, nn.Parameter)
-        node = self.graph.placeholder(name)
+        node = self.graph.create_node("placeholder", name, name=name)
         node.meta["val"] = fake
-        self._nodes[id(fake)] = weakref.ref(fake), node
+        self._nodes[id(fake)] = _Noted(weakref.ref(fake), node, shown)
         return fake
 
     def named(self, value: Any) -> Any:
         """Return the node of a tensor; another value as it is."""
+        return self._told(value)[0]
+
+    def _told(self, value: Any) -> tuple[Any, Any]:
+        """Return a value as a node's argument and as a key says it: 1, 1.0 and True are three."""
         if isinstance(value, torch.Tensor):
-            found, node = self._nodes.get(id(value), (None, None))
-            if found is None or found() is not value:
+            noted = self._nodes.get(id(value))
+            if noted is None or noted.tensor() is not value:
                 raise NotPlainError("a tensor that is neither a parameter nor made of one")
-            return node
+            return noted.node, noted.shown
+        kind = type(value)
         if isinstance(value, tuple | list):
-            return type(value)([self.named(one) for one in value])
-        if isinstance(value, (*CONSTANTS, *_SETTINGS)):
-            return value
-        raise NotPlainError(type(value))
+            told = [self._told(one) for one in value]
+            return kind([node for node, _ in told]), (kind, *(shown for _, shown in told))
+        if isinstance(value, _PLAIN_VALUES):
+            return value, (kind, repr(value) if kind is float else value)
+        raise NotPlainError(kind)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -115,18 +123,23 @@ class _Recorder(SchemaCheckMode):
         if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or _is_transformed():
             raise NotPlainError("what PyTorch does is switched within the forward")
         given = kwargs or {}
-        node = self.graph.call_function(
-            func, self.named(args), {key: self.named(one) for key, one in given.items()}
-        )
-        key = (func, _shown(args), _shown(tuple(given.items())))
-        if key in self._known:
-            result = self._made(self._known[key])
+        nodes, shown_args = self._told(args)
+        named = {name: self._told(one) for name, one in given.items()}
+        node = add_call(self.graph, func, nodes, {name: told[0] for name, told in named.items()})
+        key = (func, shown_args, tuple((name, told[1]) for name, told in named.items()))
+        known = self._known.get(key)
+        if known is not None:
+            result = args[0] if known is _FIRST_OPERAND else self._made(known)
         else:
-            shown = None if given else _plain_result(func, args)
-            result = func(*args, **given) if shown is None else self._made(shown)
-            if not func._schema.is_mutable and not _is_among(result, args):
-                self._known[key] = _shown(result)
-        self._take(result, node)
+            known = None if given else _plain_result(func, args)
+            result = func(*args, **given) if known is None else self._made(known)
+            known = known or _shown(result)
+            if args and result is args[0]:
+                if known == shown_args[1]:  # its shape and strides are as they were
+                    self._known[key] = _FIRST_OPERAND
+            elif not func._schema.is_mutable and not _is_among(result, args):
+                self._known[key] = known
+        self._take(result, node, known)
         return result
 
     def _made(self, shown: Any) -> Any:
@@ -136,18 +149,20 @@ class _Recorder(SchemaCheckMode):
         kind, *parts = shown
         return kind([self._made(one) for one in parts])
 
-    def _take(self, result: Any, node: fx.Node) -> None:
+    def _take(self, result: Any, node: fx.Node, shown: Any) -> None:
+        """Note the node of each tensor of a result; ``shown``: the result as ``_shown`` says it."""
         if isinstance(result, FakeTensor):
+            if shown is _FIRST_OPERAND:
+                shown = self._nodes[id(result)].shown
             # PyTorch returns a copy of a new tensor that somebody else holds, so nodes have another.
-            shown = _shown(result)
             if shown not in self._values:
                 self._values[shown] = self._made(shown)
             node.meta["val"] = self._values[shown]
-            self._nodes[id(result)] = weakref.ref(result), node
+            self._nodes[id(result)] = _Noted(weakref.ref(result), node, shown)
         elif type(result) in (tuple, list):
             parts = [self.graph.call_function(operator.getitem, (node, i)) for i in range(len(result))]
-            for one, part in zip(result, parts, strict=True):
-                self._take(one, part)
+            for one, part, one_shown in zip(result, parts, shown[1:], strict=True):
+                self._take(one, part, one_shown)
             node.meta["val"] = type(result)([part.meta["val"] for part in parts])
         else:
             raise NotPlainError(f"{node.target} returns a {type(result).__name__}")
@@ -162,13 +177,23 @@ class _Shown(NamedTuple):
     device: torch.device
 
 
+class _Noted(NamedTuple):
+    """A tensor of the forward, its node, and what it is."""
+
+    tensor: weakref.ref[torch.Tensor]
+    node: fx.Node
+    shown: _Shown
+
+
+def _shown_tensor(value: torch.Tensor) -> _Shown:
+    return _Shown(value.shape, value.stride(), value.dtype, value.device)
+
+
 def _shown(value: Any) -> Any:
-    """Return a value as a key says it: 1, 1.0 and True are three."""
+    """Return what the tensors of a result are."""
     if isinstance(value, torch.Tensor):
-        return _Shown(value.shape, value.stride(), value.dtype, value.device)
-    if isinstance(value, tuple | list):
-        return (type(value), *(_shown(one) for one in value))
-    return (type(value), repr(value)) if isinstance(value, float) else (type(value), value)
+        return _shown_tensor(value)
+    return (type(value), *map(_shown, value)) if isinstance(value, tuple | list) else type(value)
 
 
 def _plain_result(func: Any, args: tuple[Any, ...]) -> _Shown | None:
@@ -188,8 +213,8 @@ def _plain_result(func: Any, args: tuple[Any, ...]) -> _Shown | None:
         sizes, others = torch.Size(args[1]), args[2:4]
         is_used = x.shape[x.dim() - len(sizes) :] == sizes
     else:
-        return _shown(x) if func in _ACTIVATIONS else None
-    return _shown(x) if is_used and all(one is None or one.shape == sizes for one in others) else None
+        return _shown_tensor(x) if func in _ACTIVATIONS else None
+    return _shown_tensor(x) if is_used and all(one is None or one.shape == sizes for one in others) else None
 
 
 def _plain_convolution(
@@ -202,9 +227,9 @@ def _plain_convolution(
     groups: int = 1,
 ) -> _Shown | None:
     others = [one for one in (weight, bias) if one is not None]
-    # A kernel that takes channels last gives them last, too.
-    is_plain = x.dim() == weight.dim() == 4 and not any(
-        one.is_contiguous(memory_format=torch.channels_last) for one in (x, weight)
+    # A kernel that takes channels last gives them last, too. Of sizes of 1, only strides say where they are.
+    is_plain = x.dim() == weight.dim() == 4 and all(
+        one.stride() == _contiguous_strides(one.shape) for one in (x, weight)
     )
     is_one_kind = all(
         one.is_contiguous() and (one.dtype, one.device) == (x.dtype, x.device) for one in others
@@ -223,8 +248,11 @@ def _plain_convolution(
         if min(room, edge) < 0 or min(step, apart) < 1:
             return None
         sizes.append(room // step + 1)
-    strides = [math.prod(sizes[place + 1 :]) for place in range(4)]
-    return None if 0 in sizes else _Shown(torch.Size(sizes), tuple(strides), x.dtype, x.device)
+    return None if 0 in sizes else _Shown(torch.Size(sizes), _contiguous_strides(sizes), x.dtype, x.device)
+
+
+def _contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[place + 1 :]) for place in range(len(sizes)))
 
 
 def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
@@ -233,10 +261,12 @@ def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
     return any(id(one) in own for one in pytree.tree_leaves(result))
 
 
+_FIRST_OPERAND = object()
+"""Stands for the result of an op that returns its first operand, as ops in place do."""
 _ACTIVATIONS = frozenset(
     getattr(torch.ops.aten, name).default for name in ("relu", "gelu", "silu", "sigmoid", "tanh")
 )
-_SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, complex)
+_PLAIN_VALUES = (*CONSTANTS, torch.dtype, torch.device, torch.layout, torch.memory_format, complex)
 
 
 class _Watch(TorchFunctionMode):
@@ -285,7 +315,8 @@ def unchanged(module: nn.Module) -> Iterator[Callable[[], bool]]:
 
     def has_changed() -> bool:
         attributes_have = any(
-            now.keys() != before.keys() or any(now[k] is not v for k, v in before.items())
+            now.keys() != before.keys()
+            or any(map(operator.is_not, map(now.__getitem__, before), before.values()))
             for now, before in kept
         )
         return attributes_have or any(value != before for value, before in inner)

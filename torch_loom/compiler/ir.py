@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -69,6 +70,18 @@ def computes(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     return shape_class(node) != "view" and not node.target.is_view
+
+
+def add_call(
+    graph: fx.Graph, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> fx.Node:
+    """Add a call as ``graph.call_function`` does, whose name is made of the op's once."""
+    return graph.create_node("call_function", target, args, kwargs or {}, _base_name(target))
+
+
+@functools.cache
+def _base_name(target: Any) -> str:
+    return fx.Graph()._target_to_str(target)
 
 
 def value_of(node: fx.Node) -> Any:
