@@ -20,11 +20,12 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     if not context.options.enable_consteval or not context.parameters:
         return graph
     known = {name: one for name, one in context.parameters.items() if name not in context.updated}
-    folded = []
+    folded, evaluated = [], []
     for node in graph.graph.nodes:
         if node.op != "call_function" or not _can_fold(node, known):
             continue
         known[node.name] = _evaluated(node, known)
+        evaluated.append(node)
         if computes(node) and isinstance(known[node.name], torch.Tensor):
             folded.append(node)
     inner = set(folded)
@@ -33,7 +34,7 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     context.folded = (part_of(graph.graph, kept), [f"const_{node.name}" for node in kept])
     for node in kept:
         with graph.graph.inserting_before(node):
-            constant = graph.graph.placeholder(f"const_{node.name}")
+            constant = graph.graph.create_node("placeholder", f"const_{node.name}", name=f"const_{node.name}")
         constant.name = f"const_{node.name}"
         constant.meta.update(val=node.meta["val"])
         facts(constant).tags["constant"] = True
@@ -42,7 +43,9 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     if folded:
         context.notes.append(f"{len(folded)} ops of parameters alone are computed once")
         _sort_placeholders(graph.graph)
-        graph.graph.eliminate_dead_code()
+        for node in reversed(evaluated):
+            if not node.users:
+                graph.graph.erase_node(node)
         graph.recompile()
     return graph
 

@@ -12,6 +12,7 @@ from torch import fx
 from torch_loom.compiler import overrides
 from torch_loom.compiler.ir import (
     Facts,
+    add_call,
     computes,
     facts,
     named,
@@ -83,9 +84,9 @@ def infer_formats(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             own.format = options.default_df_override or own.format
             own.fidelity = options.math_fidelity
             _apply_amp(own, shape_class(node), options.amp_level)
-            op = named(node)
+            op = named(node) if rules else None
             for predicate, rule in rules:
-                if predicate(op):
+                if op is not None and predicate(op):
                     for key, name in rule.items():
                         if key in (OPERANDS, INTERMEDIATE, GRADIENT):
                             own.tags[key] = name
@@ -105,8 +106,14 @@ def _limit_numbers(node: fx.Node) -> None:
     def limited(value: Any) -> Any:
         return within_range(value) if type(value) is float else value
 
-    node.args = fx.node.map_aggregate(node.args, limited)
-    node.kwargs = fx.node.map_aggregate(node.kwargs, limited)
+    if _has_float(node.args):
+        node.args = fx.node.map_aggregate(node.args, limited)
+    if node.kwargs:
+        node.kwargs = fx.node.map_aggregate(node.kwargs, limited)
+
+
+def _has_float(value: Any) -> bool:
+    return type(value) is float or (isinstance(value, tuple | list) and any(map(_has_float, value)))
 
 
 def _apply_amp(own: Any, kind: str, level: int) -> None:
@@ -267,7 +274,7 @@ def _quantised(graph: fx.GraphModule, source: fx.Node, name: str, own: Facts) ->
     """A value in a format, and its gradient in that of the op, whose facts these are."""
     gradient = _of_gradient(own)
     args = (source, DataFormat[name].value, *((NONE, *gradient) if gradient else ()))
-    return graph.graph.call_function(torch.ops.loom_numerics.quantize.default, args)
+    return add_call(graph.graph, torch.ops.loom_numerics.quantize.default, args)
 
 
 def _of_gradient(own: Facts) -> tuple[int, ...]:

@@ -19,11 +19,12 @@ def mark_host_ops(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """
     found = []
     chosen = overrides.current()
+    reasons: dict[object, str] = {}
     for node in graph.graph.nodes:
         if not computes(node):
             continue
         own = facts(node)
-        own.host_reason = host_reason(node, context.chip)
+        own.host_reason = host_reason(node, context.chip, reasons)
         if chosen.hosts and chosen.type_of(named(node)) in chosen.hosts:
             own.host_reason = "the configuration keeps ops of this type on the host"
         if facts(node).host_reason:
