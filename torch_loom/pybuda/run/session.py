@@ -50,7 +50,9 @@ class Session:
         self.devices = _ready_devices(training, config)
         self.training = training
         self.compile_only = compile_only
-        stages = [device.make_stage() for device in self.devices]
+        # Copies of parameters are made while the first device's modules are traced.
+        writes_files = perf_trace or wants_files(config)
+        stages = [device.make_stage(fills_later=not (training or writes_files)) for device in self.devices]
         self.output_queue = queue.Queue() if output_queue is None and not training else output_queue
         self.checkpoint_queue = queue.Queue() if checkpoint_queue is None and training else checkpoint_queue
         self.loss_queue = loss_queue
@@ -63,7 +65,7 @@ class Session:
             inputs=self.devices[0].input_channel(),
             targets=self.devices[-1].target_channel(),
         )
-        if perf_trace or wants_files(config):
+        if writes_files:
             self._write_files(samples, perf_trace)
         debug = {
             device.name: device.debug_gradient_trace_queue
@@ -88,6 +90,8 @@ class Session:
             device.session = self
         if not training and self.pipeline.is_here(0):
             self.devices[0].prepare_inference()
+        for stage in stages:
+            stage.finish_copies()
 
     def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
         if samples is None:
