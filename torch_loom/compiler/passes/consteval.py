@@ -21,13 +21,14 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
         return graph
     known = {name: one for name, one in context.parameters.items() if name not in context.updated}
     folded, evaluated = [], []
-    for node in graph.graph.nodes:
-        if node.op != "call_function" or not _can_fold(node, known):
-            continue
-        known[node.name] = _evaluated(node, known)
-        evaluated.append(node)
-        if computes(node) and isinstance(known[node.name], torch.Tensor):
-            folded.append(node)
+    with torch.no_grad():
+        for node in graph.graph.nodes:
+            if node.op != "call_function" or not _can_fold(node, known):
+                continue
+            known[node.name] = _evaluated(node, known)
+            evaluated.append(node)
+            if computes(node) and isinstance(known[node.name], torch.Tensor):
+                folded.append(node)
     inner = set(folded)
     # Only those that something else reads; the others go with their users.
     kept = [node for node in folded if not all(user in inner for user in node.users)]
@@ -64,8 +65,7 @@ def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
     args: Any
     kwargs: Any
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: known[one.name])
-    with torch.no_grad():
-        return node.target(*args, **kwargs)  # type: ignore[operator]
+    return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _sort_placeholders(graph: fx.Graph) -> None:
