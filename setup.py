@@ -67,13 +67,15 @@ TESTING = "testing"
 # A library of its own, under the name by which programs look for NVIDIA's.
 NVML = "nvml"
 NVML_LIBRARY = "libnvidia-ml.so.1"
-# What is compiled once, by the flags: for files without PyTorch's headers, for those with them, and for those
-# of COLD. GCC takes how much to optimise from the precompiled header, whatever the flags of a file say.
-PRECOMPILED = {
-    "plain": "util/precompiled.h",
-    "torch": "torch/core/precompiled.h",
-    "cold": "torch/core/precompiled.h",
-}
+# With 1, each room is a unit: for who edits one file again and again. The first build takes half as long
+# again.
+IS_SEPARATE = os.environ.get("SEPARATE_OBJECTS") == "1"
+# What is compiled once, by the flags: for files without PyTorch's headers, and for those with them. To write
+# it costs as much as to read the headers, so it pays from the third unit on. GCC takes how much to optimise
+# from it, whatever the flags of a file say: COLD would need one of its own, and is one unit.
+PRECOMPILED = {"plain": "util/precompiled.h", "torch": "torch/core/precompiled.h"}
+if IS_SEPARATE:
+    PRECOMPILED["cold"] = "torch/core/precompiled.h"
 # What a driver in a library of its own is compiled against: in the wheel, beside the package's other headers.
 CONTRACT = ("driver/driver.h", "driver/activity.h", "driver/error.h")
 MIRROR = ROOT / "tests" / "driver" / "mirror"
@@ -81,10 +83,11 @@ LOGGED = ROOT / "tests" / "driver" / "logged"
 # Where optimising further buys nothing: what is not on the path of each op, and has no loop over values.
 COLD = (
     "distributed",
-    "testing",
     "torch/bindings",
+    "torch/core/python",
     "torch/hooks",
     "torch/kernels/attention",
+    "torch/kernels/autocast",
     "torch/kernels/semi_structured",
     "torch/numerics",
     "torch/profiler",
@@ -95,19 +98,14 @@ ALONE = ("numerics", "numerics/tensix", "numerics/tensor_core", "random")
 # unit, and these rooms with one another. Names in the anonymous namespaces of their files must then differ.
 # The longest come first, since ninja begins with what comes first.
 TOGETHER = (
+    COLD,
     ("torch/kernels", "torch/ops"),
+    ("torch/cuda", "torch/cuda/values", "torch/random", "distributed/transport"),
     ("torch/core", "torch/dispatch", "torch/engine", "torch/inference", "torch/loans", "torch/memory"),
-    ("distributed", "torch/profiler"),
-    ("torch/bindings", "torch/kernels/semi_structured"),
-    ("torch/cuda", "torch/cuda/values"),
-    ("torch/hooks", "torch/kernels/attention", "torch/numerics"),
-    ("distributed/transport", "torch/random"),
     ("driver", "driver/host", "kernel_checks", "runtime/memory"),
     ("runtime", "runtime/ipc"),
     ("telemetry", "util"),  # linked into two libraries
 )
-# With 1, each room is a unit: for who edits one file again and again. The first build takes a third longer.
-IS_SEPARATE = os.environ.get("SEPARATE_OBJECTS") == "1"
 
 COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
@@ -121,7 +119,7 @@ KEEP_MEMORY = ["--param", "ggc-min-expand=500", "--param", "ggc-min-heapsize=104
 class Kind(NamedTuple):
     """What the files of a unit have in common."""
 
-    flags: str  # the name of a ninja variable, and of PRECOMPILED
+    flags: str  # the name of a ninja variable, and in PRECOMPILED
     knows_cuda: bool = False  # whether it includes what CUDA C++ is compiled against
 
 
@@ -151,7 +149,7 @@ def is_plain(room: str) -> bool:
 
 
 def kind_of(room: str) -> Kind:
-    flags = "plain" if is_plain(room) else "cold" if room in COLD else "torch"
+    flags = "plain" if is_plain(room) else "cold" if room in (*COLD, TESTING) else "torch"
     return Kind(flags, room in CUDA_ROOMS)
 
 
@@ -163,10 +161,11 @@ def plain_units(paths: Iterable[Path]) -> list[Unit]:
 def units_of(chosen: Iterable[str]) -> list[Unit]:
     """Returns what compiles some rooms, and writes for each unit the file that includes theirs."""
     units: list[Unit] = []
+    alone: list[Unit] = []
     merged: dict[str, list[str]] = {}
     for room in chosen:
         if room in ALONE:
-            units += plain_units(files_of(room))
+            alone += plain_units(files_of(room))
         else:
             merged.setdefault(unit_of(room), []).append(room)
     for name, together in merged.items():
@@ -175,7 +174,7 @@ def units_of(chosen: Iterable[str]) -> list[Unit]:
         write_if_changed(source, "".join(f'#include "{file}"\n' for file in files))
         (kind,) = {kind_of(room) for room in together}
         units.append(Unit(source, source.with_suffix(".o"), kind))
-    return units
+    return [*units, *alone]
 
 
 def unit_of(room: str) -> str:
@@ -251,11 +250,12 @@ class NinjaFile:
     def compile(self, units: Iterable[Unit]) -> list[Path]:
         objects = []
         for unit in units:
-            header = self.headers[unit.kind.flags]
+            header = self.headers.get(unit.kind.flags)
+            needs = f" | {escape(header)}.gch" if header else ""
             self.lines += [
-                f"build {escape(unit.object)}: compile {escape(unit.source)} | {escape(header)}.gch",
+                f"build {escape(unit.object)}: compile {escape(unit.source)}{needs}",
                 f"  flags = ${unit.kind.flags}{' $cuda' if unit.kind.knows_cuda else ''}",
-                f"  include = -Winvalid-pch -include {escape(header)}",
+                f"  include = {f'-Winvalid-pch -include {escape(header)}' if header else ''}",
             ]
             objects.append(unit.object)
         return objects
@@ -304,6 +304,7 @@ class Build(build_ext):
         apart = {*shared_rooms, NVML, TESTING}
         known = [room for room in rooms() if room not in apart]
         own = file.compile(units_of(room for room in known if not is_plain(room)))
+        tests = file.compile(units_of([TESTING])) if is_development else []
         shared = file.compile(units_of(shared_rooms))
         plain = [*file.compile(units_of(room for room in known if is_plain(room))), *shared]
         library = Path(self.get_ext_fullpath("torch_loom._C")).resolve()
@@ -314,7 +315,6 @@ class Build(build_ext):
             f"-s -pthread -Wl,-soname,{NVML_LIBRARY}",
         )
         if is_development:
-            tests = file.compile(units_of([TESTING]))
             built.append((Path(self.get_ext_fullpath("torch_loom._C_testing")).resolve(), [*tests, *plain]))
             # It stays where ninja links it: what a chip team writes has no part in the package.
             mirror = file.compile(plain_units(sorted(MIRROR.glob("*.cpp"))))

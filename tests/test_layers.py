@@ -37,9 +37,9 @@ CPP_LAYERS = {
 # csrc/torch in order. Hooks and the profiler do not know kernels; rooms within their room do. All may include
 # what is outside csrc/torch.
 TORCH_ROOMS = [
-    *("core", "engine", "random", "numerics", "cuda", "cuda/values", "ops", "memory", "loans", "inference"),
-    "dispatch",
-    *("kernels", "kernels/attention", "kernels/semi_structured", "hooks", "profiler", "launch", "bindings"),
+    *("core", "core/python", "engine", "random", "numerics", "cuda", "cuda/values", "ops", "memory", "loans"),
+    *("inference", "dispatch", "kernels", "kernels/attention", "kernels/autocast", "kernels/semi_structured"),
+    *("hooks", "profiler", "launch", "bindings"),
 ]
 # The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.
 CPP_LAYERS["distributed"] = {
@@ -71,7 +71,7 @@ BELOW_TORCH = {
     "util",
 }
 for place, room in enumerate(TORCH_ROOMS):
-    above = {"kernels", "kernels/attention", "kernels/semi_structured", "hooks", "profiler"}
+    above = {*(name for name in TORCH_ROOMS if name.split("/")[0] == "kernels"), "hooks", "profiler"}
     unknown = set() if room.startswith("kernels/") or room in {"launch", "bindings"} else above
     below = set(TORCH_ROOMS[:place]) - unknown
     CPP_LAYERS[f"torch/{room}"] = {f"torch/{name}" for name in below} | BELOW_TORCH

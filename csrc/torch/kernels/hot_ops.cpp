@@ -106,18 +106,13 @@ LOOM_OR_CUDAS(_foreach_mul__ScalarList, kRoundedList)
 LOOM_OR_CUDAS(_foreach_sqrt, kRoundedList)
 #undef LOOM_OR_CUDAS
 
-template <typename At>
-void register_unboxed_op(torch::Library& library) {
-  std::string name = At::name + 6;  // without "aten::"
-  if (At::overload_name[0] != '\0') name += std::string(".") + At::overload_name;
-  library.impl(name.c_str(), torch::CppFunction(TORCH_FN((Hot<At>::call))));
-}
-
 }  // namespace
 
 void register_unboxed() {
-  torch::Library& own = library(own_key());
-#define LOOM_UNBOXED(op) register_unboxed_op<at::_ops::op>(own);
+  // By a pointer, so that ops with the same signature share the code by which PyTorch calls them boxed.
+#define LOOM_UNBOXED(op)                                                  \
+  implement({at::_ops::op::name, at::_ops::op::overload_name}, own_key(), \
+            c10::KernelFunction::makeFromUnboxedRuntimeFunction(&Hot<at::_ops::op>::call));
 #include "torch/generated/unboxed_ops.inc"
 #undef LOOM_UNBOXED
 }

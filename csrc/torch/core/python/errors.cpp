@@ -29,7 +29,7 @@ struct OwnPythonError final : torch::PyTorchError {
 // What CUDA says where the process that shared something has ended: its context is gone.
 constexpr CaptureError::Kind kNoContext{201, "cudaErrorDeviceUninitialized", "invalid device context"};
 
-bool is_cuda() { return device_type() == c10::DeviceType::CUDA; }
+bool is_under_cudas_name() { return device_type() == c10::DeviceType::CUDA; }
 
 // CUDA's text, with ours as its last line.
 std::string cuda_words_of(const CaptureError::Kind& kind, const std::string& detail) {
@@ -47,7 +47,7 @@ std::string cuda_words_of(const CaptureError::Kind& kind, const std::string& det
 
 // One of torch_loom.errors, which is a RuntimeError; under the name cuda no more than that.
 [[noreturn]] void raise_own(const char* name, const std::string& what) {
-  TORCH_CHECK(!is_cuda(), what);
+  TORCH_CHECK(!is_under_cudas_name(), what);
   throw OwnPythonError("torch_loom.errors", name, what);
 }
 
@@ -78,13 +78,15 @@ void rethrow_as_torch() {
   } catch (const NotSupported& error) {
     C10_THROW_ERROR(NotImplementedError, error.what());
   } catch (const SharerGone& error) {
-    if (is_cuda()) raise_accelerator_error(kNoContext.number, cuda_words_of(kNoContext, error.what()));
+    if (is_under_cudas_name())
+      raise_accelerator_error(kNoContext.number, cuda_words_of(kNoContext, error.what()));
     raise_own("SharingError", error.what());
   } catch (const SharingError& error) {
     raise_own("SharingError", error.what());
   } catch (const CaptureError& error) {
-    raise_accelerator_error(error.kind.number, is_cuda() ? cuda_words_of(error.kind, error.detail)
-                                                         : device_name_upper() + " error: " + error.what());
+    raise_accelerator_error(error.kind.number, is_under_cudas_name()
+                                                   ? cuda_words_of(error.kind, error.detail)
+                                                   : device_name_upper() + " error: " + error.what());
   } catch (const Unusable& error) {
     TORCH_CHECK(!runtime::in_bad_fork(), "Cannot re-initialize ", device_name_upper(),
                 " in forked subprocess. To use ", device_name_upper(),
