@@ -389,6 +389,9 @@ Tensors norm_in_order(Arguments arguments) {
   if (!arguments[1].isScalar() || arguments[1].isComplexDouble()) return {};
   const double power = arguments[1].toScalar().toDouble();
   if (power != 0 && power != 1 && power != 2) return {};
+  // The engine refuses an out of another dtype.
+  const bool has_out = arguments.size() > 5 && arguments[4].isNone();
+  if (has_out && arguments[5].toTensor().scalar_type() != arguments[0].toTensor().scalar_type()) return {};
   torch::jit::Stack moved{arguments[0], arguments[2], arguments[3], arguments[4]};
   if (arguments.size() > 5) moved.push_back(arguments[5]);
   const std::optional<Plan> plan = Plan::of(moved, kVector, kVector);

@@ -110,7 +110,9 @@ Tensors divide_whole(Arguments arguments, Part part) {
   const Tensor& any = arguments[arguments[0].isTensor() ? 0 : 1].toTensor();
   if (any.is_meta() || any.layout() != c10::kStrided) return {};
   for (const c10::IValue& value : arguments.slice(0, 2)) {
-    if (value.isTensor() ? !is_integer(value.toTensor()) : !value.isInt()) return {};
+    if (value.isTensor() ? !c10::isIntegralType(value.toTensor().scalar_type(), /*includeBool=*/true)
+                         : !value.isInt())
+      return {};
   }
   const auto tensor_of = [&](const c10::IValue& value) {
     if (value.isTensor()) return value.toTensor();
@@ -120,6 +122,7 @@ Tensors divide_whole(Arguments arguments, Part part) {
   };
   const Tensor self = tensor_of(arguments[0]), other = tensor_of(arguments[1]);
   const c10::ScalarType dtype = at::native::result_type({self, other});
+  if (dtype == at::kBool) return {};
   return {divided_whole(self.to(dtype), other.to(dtype), part)};
 }
 

@@ -60,7 +60,68 @@ def ranges_end_where_they_should() -> None:
         assert torch.linspace(least, most, 3, dtype=dtype, device=DEVICE).tolist() == [least, 0, most]
 
 
+def truth_values_are_divided_as_numbers() -> None:
+    """A truth value beside a number of another dtype is one of that dtype, also where it divides by zero."""
+    truths, zeros = (
+        torch.tensor([True, False], device=DEVICE),
+        torch.zeros(2, dtype=torch.int32, device=DEVICE),
+    )
+    assert truths.fmod(zeros).tolist() == [-1, -1]
+    assert zeros.remainder(torch.tensor([True, True], device=DEVICE)).tolist() == [0, 0]
+
+
+def norms_and_spreads_are_shaped_as_those_of_other_devices() -> None:
+    whole = torch.arange(120.0).view(2, 3, 4, 5) - 50
+    shapes = (whole, whole.permute(2, 0, 3, 1)[:, ::2], whole[:1].expand(3, -1, -1, -1), torch.ones(()))
+    for view in (*shapes, torch.ones(0, 3), torch.ones(3, 0)):
+        for op in (
+            torch.linalg.vector_norm,
+            lambda x: torch.linalg.vector_norm(x, 1, -1, keepdim=True) if x.dim() else x,
+            lambda x: torch.var(x, correction=100),
+            lambda x: torch.std_mean(x, (-1,), correction=0)[0] if x.dim() else x,
+            lambda x: torch._foreach_norm([x, x])[1],
+        ):
+            expected, found = op(view), op(view.to(DEVICE))
+            assert (found.shape, found.stride()) == (expected.shape, expected.stride())
+            torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
+    halves = torch.ones(3, dtype=torch.float16, device=DEVICE)
+    out = torch.empty((), dtype=torch.float32, device=DEVICE)
+    raises(
+        "RuntimeError", "Expected out tensor to have dtype", lambda: torch.linalg.vector_norm(halves, out=out)
+    )
+
+
+def fused_steps_take_any_layout_and_skip_what_is_infinite() -> None:
+    for shape in ((0,), (), (5,), (3, 4)):
+        values = (
+            torch.arange(max(1, torch.Size(shape).numel())).sin()[: torch.Size(shape).numel()].view(shape)
+        )
+        for make in (
+            lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2), fused=True),
+            lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True),
+        ):
+            results = []
+            for device in ("cpu", DEVICE):
+                own = values.to(device, copy=True)
+                parameter = torch.nn.Parameter(own.mT if len(shape) == 2 else own)
+                optimizer = make([parameter])
+                for _ in range(3):
+                    parameter.grad = parameter.detach() * 0.5 + 0.1
+                    optimizer.step()
+                results.append(parameter.detach().cpu())
+            torch.testing.assert_close(results[0], results[1])
+    parameter = torch.nn.Parameter(torch.ones(3, device=DEVICE))
+    parameter.grad = torch.full_like(parameter, float("inf"))
+    scaler = torch.amp.GradScaler(DEVICE)
+    scaler.scale(torch.ones((), device=DEVICE))
+    scaler.step(torch.optim.Adam([parameter], fused=True))
+    assert parameter.tolist() == [1, 1, 1]
+
+
 sums_have_the_dtype_of_out()
+truth_values_are_divided_as_numbers()
+norms_and_spreads_are_shaped_as_those_of_other_devices()
+fused_steps_take_any_layout_and_skip_what_is_infinite()
 running_sums_take_dimensions_of_one_element()
 shapes_in_place_stay()
 rounding_modes_are_known()
