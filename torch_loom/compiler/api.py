@@ -60,7 +60,6 @@ def compile_module(
     optimizer: torch.optim.Optimizer | None = None,
     loss: Loss | None = None,
     plans_later: bool = False,
-    before_values: Callable[[], None] | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a module for chips: choose formats, fuse, place in epochs, plan memory.
@@ -88,8 +87,6 @@ def compile_module(
             one the module returns the loss.
         plans_later: plan where the executable is asked for its plan, and not before it can run: errors of
             placement are raised there. Its program is made for runs, of more constants than an image needs.
-        before_values: called before values of the module's parameters are read, perhaps more than once; until
-            then their shapes are enough. For a module whose parameters are being copied.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
@@ -134,12 +131,8 @@ def compile_module(
             checks=checks,
             progress=progress,
             plans_later=plans_later,
-            before_values=before_values or _nothing,
         )
-        executable = _captured(task)
-        if executable is None:
-            task.before_values()
-            executable = _kept_or_compiled(task, config.compile_cache() if cache else None)
+        executable = _captured(task) or _kept_or_compiled(task, config.compile_cache() if cache else None)
     if plans_later:
         return executable
     executable.plan["model"] = _name_of(module)  # not the cache's: one of another name may have made the same
@@ -168,11 +161,6 @@ class _Task:
     checks: bool
     progress: Callable[[str], None] | None
     plans_later: bool
-    before_values: Callable[[], None]
-
-
-def _nothing() -> None:
-    """Stands for a function that is not given."""
 
 
 def _options_of(given: Mapping[str, Any]) -> Options:
@@ -237,7 +225,6 @@ def _captured(task: _Task) -> Executable | None:
     try:
         with _without_collection():
             source = plainly_exported(task.module, task.args, task.kwargs, task.place)
-            task.before_values()
             return _placed(task, source, _context(task, source), _planned_later(task))
     except Exception as error:
         # An export says what is wrong with the module, if anything is.

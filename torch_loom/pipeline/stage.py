@@ -16,13 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_loom.errors import PipelineError
 from torch_loom.pipeline.links import END, Feed, Links
-from torch_loom.pipeline.lowering import (
-    Filling,
-    StageParameters,
-    named_parameters,
-    place_modules,
-    spread,
-)
+from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules, spread
 from torch_loom.pipeline.report import MAX_SPANS, Span
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
 
@@ -56,8 +50,6 @@ class Stage:
         compiled: called with inputs, their names and whether it is training; returns the outputs, or None:
             the modules run.
         chosen: the place of the module that runs alone, until ``choose`` says another; None: all, in order.
-        fills_later: return before all parameters have their values: ``finish_copies`` comes before anything
-            reads them, here or of ``modules``.
     """
 
     def __init__(
@@ -77,7 +69,6 @@ class Stage:
         recompute: bool = False,
         compiled: Callable[[tuple[torch.Tensor, ...], tuple[str, ...] | None, bool], Any] | None = None,
         chosen: int | None = None,
-        fills_later: bool = False,
     ) -> None:
         self.name = name
         self.device = torch.device(device)
@@ -96,10 +87,7 @@ class Stage:
         losses = [loss] if isinstance(loss, nn.Module) else []
         self._places = spread(len(given), self.devices)
         places = [*self._places, *(self._places[-1:] * len(losses))]
-        self._filling = Filling()
-        placed = place_modules([*given.values(), *losses], places, self._filling, keep=keep_modules)
-        if not fills_later:
-            self.finish_copies()
+        placed = place_modules([*given.values(), *losses], places, keep=keep_modules)
         self.modules = dict(zip(given, placed, strict=False))
         self.loss: Loss | None = placed[-1] if losses else loss
         named = named_parameters(self.modules)
@@ -120,14 +108,6 @@ class Stage:
         self._copies_inputs = False
         self._modes: dict[nn.Module, bool] | None = None
         self._count = {"F": 0, "B": 0, "O": 0, "G": 0}
-
-    def finish_copies(self) -> None:
-        """Wait until all copies of parameters have their values.
-
-        Raises:
-            Exception: a copy failed.
-        """
-        self._filling.finish()
 
     @property
     def num_alive(self) -> int:

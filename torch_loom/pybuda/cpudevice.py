@@ -124,7 +124,7 @@ class CPUDevice(Device):
                 "mp_context"
             )
 
-    def _new_stage(self, modules: dict[str, nn.Module], fills_later: bool) -> Stage:
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
         return self.stage_of(
             modules,
             loss=self._loss(),

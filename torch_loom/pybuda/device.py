@@ -190,11 +190,8 @@ class Device(DeviceLoop):
         """Return the place of the module that runs alone; None: all run, in order."""
         return None
 
-    def make_stage(self, *, fills_later: bool = False) -> Stage:
+    def make_stage(self) -> Stage:
         """Return the stage of the placed modules, made at the first call after a change.
-
-        Args:
-            fills_later: do not wait until the parameters have their values (``Stage.finish_copies``).
 
         Raises:
             PyBudaError: nothing is placed.
@@ -202,10 +199,7 @@ class Device(DeviceLoop):
         if not self.modules:
             raise PyBudaError(f"device {self.name!r} has no module: place_module() first")
         if self.stage is None:
-            modules = {module.name: module.torch_module() for module in self.modules}
-            self.stage = self._new_stage(modules, fills_later)
-        if not fills_later:
-            self.stage.finish_copies()
+            self.stage = self._new_stage({module.name: module.torch_module() for module in self.modules})
         if self.stage.links is None:
             self.stage.chosen = self.chosen_module()
         return self.stage
@@ -227,7 +221,7 @@ class Device(DeviceLoop):
             return Stage(self.name, modules, self.torch_device(), **options)
         return ProcessStage(self.name, modules, self.torch_device(), mp_context=self.mp_context, **options)
 
-    def _new_stage(self, modules: dict[str, nn.Module], fills_later: bool) -> Stage:
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
         raise PyBudaError(f"{type(self).__name__} {self.name!r} runs no modules: use CPUDevice or TTDevice")
 
     def _check_module(self, module: Module) -> None:

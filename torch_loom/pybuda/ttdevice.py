@@ -362,7 +362,7 @@ class TTDevice(ChipDevice):
                 f"TensorFlow module {module.name!r} runs on CPU devices only: place it on a CPUDevice"
             )
 
-    def _new_stage(self, modules: dict[str, nn.Module], fills_later: bool) -> Stage:
+    def _new_stage(self, modules: dict[str, nn.Module]) -> Stage:
         self._runs = CompiledRuns(self) if self.mp_context is None else None
         return self.stage_of(
             modules,
@@ -372,7 +372,6 @@ class TTDevice(ChipDevice):
             keep_modules=False,
             more_devices=[torch.device(device_type(), chip) for chip in self.chip_ids[1:]],
             compiled=self._runs,
-            fills_later=fills_later,
             # A process has no configuration of the program's: it gets what holds now.
             numbers=self.numbers if self.mp_context is None else self.chosen_numbers(),
         )

@@ -49,7 +49,7 @@ class CompiledRuns:
         """Return the program for inputs of these shapes, compiled if it is new; None: op by op."""
         if not self._device.emulates() or (training and not _is_mixed()):
             return None
-        stage = self._device.make_stage(fills_later=True)
+        stage = self._device.make_stage()
         modes = tuple(module.training for module in stage.chosen_modules())
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
         if key not in self._programs:
@@ -61,7 +61,7 @@ class CompiledRuns:
     ) -> Callable[..., list[Any]] | None:
         self.reason = self._refusal(training)
         made: Executable | None = None
-        modules = self._device.make_stage(fills_later=True).chosen_modules()
+        modules = self._device.make_stage().chosen_modules()
         if not self.reason:
             try:
                 made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
@@ -80,7 +80,7 @@ class CompiledRuns:
         return None if made is None else lambda *given: made.run_flat(given)
 
     def _refusal(self, training: bool) -> str:
-        stage = self._device.make_stage(fills_later=True)
+        stage = self._device.make_stage()
         modules = [inner for module in stage.chosen_modules() for inner in module.modules()]
         if self._device.device_mode is DeviceMode.RunOnly:
             return "it is an image already"

@@ -236,7 +236,7 @@ class DeviceLoop:
 
     # What the device's own class says.
 
-    def make_stage(self, *, fills_later: bool = False) -> Stage:
+    def make_stage(self) -> Stage:
         """Return the stage of the placed modules."""
         raise NotImplementedError
 

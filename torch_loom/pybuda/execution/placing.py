@@ -67,17 +67,14 @@ def compiled(
         LoomError: the compiler refuses the modules or the options.
     """
     config = _get_global_compiler_config()
-    stage = device.make_stage(fills_later=True)
+    stage = device.make_stage()
     place = device.torch_device()
-    whole = InOrder(modules or [one.to(place) for one in device.reference_stage().chosen_modules()])
+    whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place)
     whole.training = training
     if not training:
         whole.eval()
-    shapes_are_enough = bool(more.get("plans_later"))
     given = [
-        torch.empty_like(value, device=place)
-        if value.is_meta or (shapes_are_enough and value.device != place)
-        else value.to(place)
+        torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
     ]
     options = {**_options(config, len(stage.devices)), **_numbers(device, config), **more}
@@ -94,7 +91,6 @@ def compiled(
             chip=device.chip,
             num_chips=len(stage.devices),
             device=place,
-            before_values=stage.finish_copies,
             cache=bool(more.get("plans_later")) and not (training or asks_names),
             **options,
         )

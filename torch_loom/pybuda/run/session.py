@@ -50,9 +50,7 @@ class Session:
         self.devices = _ready_devices(training, config)
         self.training = training
         self.compile_only = compile_only
-        # Copies of parameters are made while the first device's modules are traced.
-        writes_files = perf_trace or wants_files(config)
-        stages = [device.make_stage(fills_later=not (training or writes_files)) for device in self.devices]
+        stages = [device.make_stage() for device in self.devices]
         self.output_queue = queue.Queue() if output_queue is None and not training else output_queue
         self.checkpoint_queue = queue.Queue() if checkpoint_queue is None and training else checkpoint_queue
         self.loss_queue = loss_queue
@@ -65,7 +63,7 @@ class Session:
             inputs=self.devices[0].input_channel(),
             targets=self.devices[-1].target_channel(),
         )
-        if writes_files:
+        if perf_trace or wants_files(config):
             self._write_files(samples, perf_trace)
         debug = {
             device.name: device.debug_gradient_trace_queue
@@ -90,8 +88,6 @@ class Session:
             device.session = self
         if not training and self.pipeline.is_here(0):
             self.devices[0].prepare_inference()
-        for stage in stages:
-            stage.finish_copies()
 
     def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
         if samples is None:
