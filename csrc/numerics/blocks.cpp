@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -78,6 +79,8 @@ bool BlockRules::multiply(const Blocks& blocks, float* out, const float* sum, co
     std::vector<float> total(count, 0.0f);
     add_product(a.rest.data(), b.kept.data(), depth, total.data());
     add_product(a.kept.data(), b.rest.data(), depth, total.data());
+    // Of infinity less what was kept of it: Triton's compiler puts zero there.
+    for (float& value : total) value = std::isnan(value) ? 0.0f : value;
     add_product(a.kept.data(), b.kept.data(), depth, total.data());
     for (size_t i = 0; i < count; ++i) out[i] = sum[i] + total[i];
     return true;

@@ -17,6 +17,7 @@ struct Blocks {
   int32_t threads;        // of the program
   int64_t longest_chain;  // products of FP8 after which a sum goes to float32
 };
+static_assert(sizeof(Blocks) == 32);
 
 // Float32 as three products of TF32: of what the first rounding left, and of what it kept.
 inline constexpr int32_t kThreeTf32 = 6;

@@ -6,6 +6,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "torch/core/device.h"
@@ -147,10 +148,17 @@ const std::vector<Step>& all_steps() {
 // The engine's fused SGD leaves most elements of 16 bits as they were: docs/upstream.md, "Optimizers". CUDA's
 // (torch/cuda/values) does not.
 bool is_lost_by_engine(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  if (device_type() == c10::DeviceType::CUDA) return false;
   if (op.operator_name().name != "aten::_fused_sgd_") return false;
-  const auto parameters = stack[stack.size() - op.schema().arguments().size()].toTensorVector();
-  return !parameters.empty() && c10::isReducedFloatingType(parameters[0].scalar_type());
+  const size_t first = stack.size() - op.schema().arguments().size();
+  const auto parameters = stack[first].toTensorVector(), gradients = stack[first + 1].toTensorVector();
+  if (parameters.empty() || !c10::isReducedFloatingType(parameters[0].scalar_type())) return false;
+  if (device_type() != c10::DeviceType::CUDA) return true;
+  // It takes lists of one dtype.
+  const auto is_other = [&](const Tensor& tensor) {
+    return tensor.scalar_type() != parameters[0].scalar_type();
+  };
+  return std::any_of(parameters.begin(), parameters.end(), is_other) ||
+         std::any_of(gradients.begin(), gradients.end(), is_other);
 }
 
 template <size_t kNumber>

@@ -1,6 +1,7 @@
 #include "torch/launch/grid_launch.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdlib>
@@ -75,6 +76,13 @@ constexpr size_t kWatcherPlace = 6, kRunPlace = 8;
 
 using numerics::tensor_core::BlockRules;
 thread_local std::shared_ptr<const BlockRules> block_rules;
+// Those that were set last. Threads of a backward have them: PyTorch takes the dispatch mode along that set
+// them.
+std::atomic<std::shared_ptr<const BlockRules>> latest_block_rules;
+std::shared_ptr<const BlockRules> rules_of_launch() {
+  if (block_rules != nullptr || c10::impl::TorchDispatchModeTLS::stack_len() == 0) return block_rules;
+  return latest_block_rules.load();
+}
 bool multiply_blocks(const void* rules, const numerics::tensor_core::Blocks& blocks, float* out,
                      const float* sum, const float* left, const float* right) {
   return static_cast<const BlockRules*>(rules)->multiply(blocks, out, sum, left, right);
@@ -110,7 +118,7 @@ struct GridLaunch {
   std::vector<std::string> shapes;
   int64_t num_programs;
   // Those of the thread that launched it; null: products are the host's.
-  std::shared_ptr<const BlockRules> rules = block_rules;
+  std::shared_ptr<const BlockRules> rules = rules_of_launch();
   // Of a launch that is watched: where to say what it has used.
   std::shared_ptr<WatchedIssue::Accesses> accesses;
   std::thread::id issuer = std::this_thread::get_id();
@@ -244,6 +252,7 @@ std::string shape_of(const at::Tensor& tensor) {
 void set_grid_time_limit(double seconds) { time_limit_ns.store(static_cast<int64_t>(seconds * 1e9)); }
 
 std::shared_ptr<const BlockRules> set_block_rules(std::shared_ptr<const BlockRules> rules) {
+  latest_block_rules.store(rules);
   return std::exchange(block_rules, std::move(rules));
 }
 

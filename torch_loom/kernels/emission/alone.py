@@ -63,11 +63,13 @@ def _dot(function: FunctionText, op: Op) -> list[str]:
     height, depth, width = shape.shape[-2], shape.shape[-1], other.shape[-1]
     kind = function.element_type(op.result)
     product = f"product<{kind}, {height}, {width}, {depth}>("
-    formats = [_FORMATS.get(one) for one in op.attributes["loom.formats"]]
-    if kind == "float" and None not in formats:
+    formats = [_FORMATS.get(one) for one in op.attributes.get("loom.formats", ())]
+    if formats and None not in formats:
         # 0: a program of another version does not say.
         chain = int(op.attributes.get("maxNumImpreciseAcc", 0))
-        blocks = (*formats, height, width, depth, function.kernel.num_threads, chain)
+        # No group of warps multiplies blocks of three dimensions.
+        threads = function.kernel.num_threads if len(shape.shape) == 2 else 32
+        blocks = (*formats, height, width, depth, threads, chain)
         product = f"product_by_rule<{height}, {width}, {depth}>(program, {{{', '.join(map(str, blocks))}}}, "
     out = function.buffer(op.result)
     if len(shape.shape) == 2:

@@ -52,12 +52,15 @@ def _widened(op: Op) -> Iterable[Op]:
         yield op
         return
     left, right, sum_ = op.operands
-    op = replace(op, attributes={**op.attributes, "loom.formats": tuple(map(_format(op), (left, right)))})
     assert isinstance(left.type, Tensor)
     assert isinstance(sum_.type, Tensor)
     assert isinstance(sum_.type.element, Scalar)
     total = sum_.type.element
     wide = total if total.is_integer or total.bits >= 32 else _F32
+    if total == _F32:
+        # Half sums have instructions of their own.
+        formats = tuple(map(_format(op), (left, right)))
+        op = replace(op, attributes={**op.attributes, "loom.formats": formats})
     operands = []
     for value in (left, right):
         assert isinstance(value.type, Tensor)

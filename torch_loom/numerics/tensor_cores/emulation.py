@@ -146,12 +146,13 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether a layer's operands of these dtypes are converted to the format."""
         return self.format is not None and all(each.dtype in _WIDE for each in operands)
 
-    def layer_product(self, a: Tensor, b: Tensor) -> Tensor:
+    def layer_product(self, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> Tensor:
         """The float32 sums of a layer's [M, K] and [K, N]: in the format, if there is one."""
         is_left = self.partial and self.format is not None and a.shape[-1] % self.format.block
         if self.format is not None and self.converts(a, b) and not is_left:
             return self.blocks_product(*(to_blocks("tensor_core", each, self.format) for each in (a, b.t())))
-        return self.product(a, b) if self.takes(a, b) else a.float() @ b.float()
+        takes = self.takes(a, b, is_convolution=is_convolution)
+        return self.product(a, b) if takes else a.float() @ b.float()
 
     def blocks_product(self, a: Blocks, b: Blocks) -> Tensor:
         """The float32 sums of [M, K] and [N, K] in a format."""
@@ -159,17 +160,18 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return multiplied(a, b, a.format.rule(self.chip, ARCHITECTURES[self.chip]))
         return a.values() @ b.values().t()
 
-    def takes(self, *operands: Tensor) -> bool:
+    def takes(self, *operands: Tensor, is_convolution: bool = False) -> bool:
         """Whether the chip multiplies operands with matrix instructions: float32 only as TF32."""
         return all(
-            each.dtype in _NAMES and (each.dtype is not torch.float32 or self._uses_tf32())
+            each.dtype in _NAMES and (each.dtype is not torch.float32 or self._uses_tf32(is_convolution))
             for each in operands
         )
 
-    def _uses_tf32(self) -> bool:
+    def _uses_tf32(self, is_convolution: bool) -> bool:
         if self.tf32 is not None:
             return self.tf32
-        own = torch.backends.cuda.matmul.fp32_precision
+        library: Any = torch.backends.cudnn.conv if is_convolution else torch.backends.cuda.matmul  # type: ignore[attr-defined]
+        own = library.fp32_precision
         allowed = torch.backends.fp32_precision if own == "none" else own  # type: ignore[attr-defined]
         return allowed == "tf32" and ARCHITECTURES[self.chip] not in ("Volta", "Turing")
 
@@ -208,8 +210,9 @@ def _to_tf32(numbers: Tensor) -> Tensor:
     return torch.where(numbers.isfinite(), rounded.view(torch.float32), numbers)
 
 
-def _is_layer(mode: TensorCores, a: Tensor, b: Tensor) -> bool:
-    return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b))
+def _is_layer(mode: TensorCores, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> bool:
+    takes = mode.takes(a, b, is_convolution=is_convolution)
+    return a.dtype == b.dtype and (mode.converts(a, b) or takes)
 
 
 def _sums(mode: TensorCores, a: Tensor, b: Tensor) -> Tensor | None:
@@ -283,12 +286,16 @@ def _convolved(
     for inputs, filters in zip(x.chunk(groups, 1), weight.chunk(groups), strict=True):
         windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
         flat = filters.permute(2, 3, 1, 0).reshape(-1, filters.shape[0])
-        parts.append(mode.layer_product(windows, flat).view(x.shape[0], *sizes, -1).permute(0, 3, 1, 2))
+        parts.append(
+            mode.layer_product(windows, flat, is_convolution=True)
+            .view(x.shape[0], *sizes, -1)
+            .permute(0, 3, 1, 2)
+        )
     return torch.cat(parts, 1)
 
 
 def _is_plain(mode: TensorCores, x: Tensor, weight: Tensor, transposed: bool) -> bool:
-    return x.dim() == 4 and not transposed and _is_layer(mode, x, weight)
+    return x.dim() == 4 and not transposed and _is_layer(mode, x, weight, is_convolution=True)
 
 
 def _convolution(
@@ -349,7 +356,7 @@ def _convolution_backward(
             windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
             places = grads.shape[2] * grads.shape[3]
             rows = grads.permute(1, 0, 2, 3).reshape(grads.shape[1], -1)
-            sums = mode.layer_product(rows, windows[: x.shape[0] * places])
+            sums = mode.layer_product(rows, windows[: x.shape[0] * places], is_convolution=True)
             parts.append(sums.view(-1, *kernel, inputs.shape[1]).permute(0, 3, 1, 2))
         grad_weight = torch.cat(parts).to(weight.dtype).contiguous()
     if wanted[2]:
@@ -412,7 +419,7 @@ def tensor_core(
         model: a module to wrap; None: a context.
         chip: a100, a10, a40, rtx3090, l4, l40s, rtx4090, h100, h200, b200, t4, v100.
         tf32: whether float32 products use TF32; None: where ``torch.backends.cuda.matmul.allow_tf32`` lets
-            cuBLAS, on chips that have it.
+            cuBLAS and ``torch.backends.cudnn.allow_tf32`` (True by default) cuDNN, on chips that have it.
         split_k: parts of K that are summed apart and added in float32. None: as cuBLAS usually chooses for
             half precision on Hopper, where K is large and the result is small; elsewhere one.
         promotion: after how many products the sum of FP8 operands moves to float32. Default: 128 on Hopper,

@@ -169,7 +169,8 @@ def usual_parts(rows: int, columns: int, depth: int) -> int:
     """Return in how many parts of K cuBLAS usually multiplies matrices of half precision on Hopper.
 
     Read off results of an H100 (cuBLAS of CUDA 13.0, K from 32 to 16384, results of 256 to 2^20 elements),
-    each equal bit for bit with that many parts. Other versions of cuBLAS may choose otherwise.
+    each equal bit for bit with that many parts. Other versions of cuBLAS may choose otherwise, an H200 may,
+    and batches of matrices were not looked at: they are not split.
     """
     if rows == 1 or columns == 1:
         return 2 if depth >= 8192 else 1

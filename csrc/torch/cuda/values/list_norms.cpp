@@ -36,7 +36,7 @@ T sum_of_block(std::array<T, kThreads>& values) {
 }
 
 template <typename T>
-T sum_of_chunk(const T* values, int64_t count, bool is_square) {
+T sum_of_chunk(const T* values, int64_t count, bool is_square, bool is_aligned) {
   constexpr int64_t kPeriod = kThreads * kSums;
   std::array<T, kPeriod> sums{};
   for (int64_t start = 0; start < count; start += kPeriod) {
@@ -48,7 +48,7 @@ T sum_of_chunk(const T* values, int64_t count, bool is_square) {
     }
   }
   // Loads are vectors of a thread where all are whole, else lie as many apart as there are threads.
-  const bool is_whole = count % kSums == 0;
+  const bool is_whole = count % kSums == 0 && is_aligned;
   const size_t step = is_whole ? kSums : 1, apart = is_whole ? 1 : kThreads;
   std::array<T, kThreads> threads{};
   for (size_t thread = 0; thread < threads.size(); ++thread) {
@@ -58,14 +58,14 @@ T sum_of_chunk(const T* values, int64_t count, bool is_square) {
 }
 
 template <typename T>
-T norm_of(const Tensor& tensor, bool is_square, int64_t most_chunks) {
+T norm_of(const Tensor& tensor, bool is_square, bool is_aligned, int64_t most_chunks) {
   const int64_t count = tensor.numel();
   const T* const values = tensor.const_data_ptr<T>();
   std::vector<T> chunks(static_cast<size_t>(most_chunks), T(0));
   at::parallel_for(0, (count + kChunk - 1) / kChunk, 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk)
-      chunks[static_cast<size_t>(chunk)] =
-          sum_of_chunk(values + chunk * kChunk, std::min(kChunk, count - chunk * kChunk), is_square);
+      chunks[static_cast<size_t>(chunk)] = sum_of_chunk(
+          values + chunk * kChunk, std::min(kChunk, count - chunk * kChunk), is_square, is_aligned);
   });
   std::array<T, kThreads> threads{};
   for (size_t chunk = 0; chunk < chunks.size(); ++chunk) threads[chunk % kThreads] += chunks[chunk];
@@ -87,18 +87,20 @@ Tensors norms_of_lists(Arguments arguments) {
       return {};
     most_chunks = std::max(most_chunks, (tensor.numel() + kChunk - 1) / kChunk);
   }
-  const bool is_double = lists[0].scalar_type() == at::kDouble;
   const c10::ScalarType dtype = arguments[2].isInt() ? arguments[2].toScalarType() : lists[0].scalar_type();
-  if (!is_summed(dtype)) return {};
+  // The engine refuses a narrower dtype.
+  if (!is_summed(dtype) || c10::promoteTypes(lists[0].scalar_type(), dtype) != dtype) return {};
   Tensors results;
   for (const Tensor& tensor : lists) {
-    const Tensor wide = is_narrow(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+    const Tensor wide = tensor.to(dtype == at::kDouble ? at::kDouble : at::kFloat);
+    const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+    const bool is_aligned = address % (kSums * tensor.element_size()) == 0;
     Tensor result = at::empty({}, wide.options());
     const bool is_square = order.toDouble() == 2;
-    if (is_double) {
-      *result.mutable_data_ptr<double>() = norm_of<double>(wide, is_square, most_chunks);
+    if (dtype == at::kDouble) {
+      *result.mutable_data_ptr<double>() = norm_of<double>(wide, is_square, is_aligned, most_chunks);
     } else {
-      *result.mutable_data_ptr<float>() = norm_of<float>(wide, is_square, most_chunks);
+      *result.mutable_data_ptr<float>() = norm_of<float>(wide, is_square, is_aligned, most_chunks);
     }
     results.push_back(result.to(dtype));
   }

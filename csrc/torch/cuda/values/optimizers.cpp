@@ -88,14 +88,10 @@ LOOM_FUSES void run(const Sgd<double>& step, double* a, double* b, double* c, in
 // Lists of tensors that belong together, as they are computed in: half precision in float32.
 class Lists {
  public:
-  // False where a tensor is none of one real dtype, or lies otherwise than its parameter.
-  bool add(const c10::IValue& list, bool may_be_empty = false) {
+  // False where a tensor is none of one real dtype, or has another shape than its parameter.
+  bool add(const c10::IValue& list, bool is_written = true) {
     if (!list.isTensorList()) return false;
     Tensors own = list.toTensorVector();
-    if (own.empty() && may_be_empty) {
-      lists_.emplace_back();
-      return true;
-    }
     if (lists_.empty()) {
       if (own.empty()) return false;
       type_ = own[0].scalar_type();
@@ -105,11 +101,11 @@ class Lists {
     for (size_t i = 0; i < own.size(); ++i) {
       const Tensor& tensor = own[i];
       if (tensor.is_meta() || tensor.layout() != c10::kStrided || tensor.scalar_type() != type_ ||
-          !tensor.is_non_overlapping_and_dense() || tensor.sizes() != first[i].sizes() ||
-          tensor.strides() != first[i].strides())
+          tensor.sizes() != first[i].sizes())
         return false;
     }
     lists_.push_back(std::move(own));
+    is_written_.push_back(is_written);
     return true;
   }
 
@@ -117,26 +113,34 @@ class Lists {
   bool is_wide() const { return type_ == at::kDouble; }
   const Tensors& first() const { return lists_[0]; }
 
-  // Calls `run` with the elements of each list's tensor number `i`, null where the list is empty, in parts.
+  // Calls `run` with the elements of each list's tensor number `i`, in parts.
   template <typename T, typename Run>
   void each(size_t i, const Run& run) const {
-    std::vector<Tensor> wide;
+    // What lies alike is changed in its place, other tensors by copies that do.
+    const bool is_in_place = !is_narrow(type_) && lie_alike(i);
+    const c10::ScalarType wide = is_narrow(type_) ? at::kFloat : type_;
+    Tensors used;
     std::vector<T*> places;
     for (const Tensors& list : lists_) {
-      if (!list.empty()) wide.push_back(is_narrow(type_) ? list[i].to(at::kFloat) : list[i]);
-      places.push_back(list.empty() ? nullptr : wide.back().template mutable_data_ptr<T>());
+      used.push_back(is_in_place ? list[i] : list[i].to(wide).contiguous());
+      places.push_back(used.back().template mutable_data_ptr<T>());
     }
     at::parallel_for(0, lists_[0][i].numel(), 1 << 14,
                      [&](int64_t begin, int64_t end) { run(places.data(), begin, end); });
-    if (!is_narrow(type_)) return;
-    size_t at = 0;
-    for (const Tensors& list : lists_) {
-      if (!list.empty()) list[i].copy_(wide[at++]);
+    for (size_t list = 0; list < lists_.size(); ++list) {
+      if (is_written_[list] && !used[list].is_same(lists_[list][i])) lists_[list][i].copy_(used[list]);
     }
   }
 
  private:
+  bool lie_alike(size_t i) const {
+    return std::all_of(lists_.begin(), lists_.end(), [&](const Tensors& list) {
+      return list[i].is_non_overlapping_and_dense() && list[i].strides() == lists_[0][i].strides();
+    });
+  }
+
   std::vector<Tensors> lists_;
+  std::vector<bool> is_written_;
   c10::ScalarType type_ = c10::ScalarType::Undefined;
 };
 
@@ -160,7 +164,8 @@ Tensors adam(Arguments arguments, bool is_decoupled) {
   const bool is_bounded = arguments[11].toBool();
   Lists lists;
   for (size_t list = 0; list < 4; ++list) {
-    if (!lists.add(arguments[list])) return {};
+    // Gradients are written where they are scaled.
+    if (!lists.add(arguments[list], list != 1 || arguments[13].isTensor())) return {};
   }
   if (is_bounded && !lists.add(arguments[4])) return {};
   const Tensors steps = arguments[5].toTensorVector();
@@ -205,7 +210,7 @@ Tensors sgd_step(Arguments arguments) {
   if (arguments.size() != 12) return {};
   const bool has_momentum = arguments[4].toDouble() != 0;
   Lists lists;
-  if (!lists.add(arguments[0]) || !lists.add(arguments[1])) return {};
+  if (!lists.add(arguments[0]) || !lists.add(arguments[1], arguments[10].isTensor())) return {};
   if (has_momentum && !lists.add(arguments[2])) return {};
   const Scaling scaling(arguments[10], arguments[11]);
   if (scaling.is_skipped) return lists.first();

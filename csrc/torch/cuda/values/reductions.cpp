@@ -340,7 +340,8 @@ Tensors variance(Arguments arguments, bool is_root, bool has_mean) {
   const torch::jit::Stack moved{arguments[0], arguments[1], arguments[3],
                                 arguments[0].toTensor().scalar_type()};
   const std::optional<Plan> plan = Plan::of(moved, kPair, kPair);
-  if (!plan) return {};
+  // The engine warns where no element is left.
+  if (!plan || static_cast<double>(plan->shape.count) <= correction) return {};
   Tensor spread, mean;
   plan->dispatch([&]<typename Element, typename T>(Element, T) {
     spread = plan->empty<T>();
@@ -389,9 +390,13 @@ Tensors norm_in_order(Arguments arguments) {
   if (!arguments[1].isScalar() || arguments[1].isComplexDouble()) return {};
   const double power = arguments[1].toScalar().toDouble();
   if (power != 0 && power != 1 && power != 2) return {};
-  // The engine refuses an out of another dtype.
+  // The engine refuses an out of another dtype, and a narrower one.
+  const c10::ScalarType own = arguments[0].toTensor().scalar_type();
+  if (arguments[4].isInt() &&
+      c10::promoteTypes(own, arguments[4].toScalarType()) != arguments[4].toScalarType())
+    return {};
   const bool has_out = arguments.size() > 5 && arguments[4].isNone();
-  if (has_out && arguments[5].toTensor().scalar_type() != arguments[0].toTensor().scalar_type()) return {};
+  if (has_out && arguments[5].toTensor().scalar_type() != own) return {};
   torch::jit::Stack moved{arguments[0], arguments[2], arguments[3], arguments[4]};
   if (arguments.size() > 5) moved.push_back(arguments[5]);
   const std::optional<Plan> plan = Plan::of(moved, kVector, kVector);

@@ -110,6 +110,13 @@ def fused_steps_take_any_layout_and_skip_what_is_infinite() -> None:
                     optimizer.step()
                 results.append(parameter.detach().cpu())
             torch.testing.assert_close(results[0], results[1])
+    # Gradients that lie otherwise than their parameters, which have gaps.
+    halves = torch.zeros(64, 32, dtype=torch.float16, device=DEVICE)
+    for view in (halves.clone().t(), halves.clone()[::2]):
+        parameter = torch.nn.Parameter(view)
+        parameter.grad = torch.ones(view.shape, dtype=torch.float16, device=DEVICE)
+        torch.optim.SGD([parameter], lr=1.0, fused=True).step()
+        assert (parameter == -1).all()
     parameter = torch.nn.Parameter(torch.ones(3, device=DEVICE))
     parameter.grad = torch.full_like(parameter, float("inf"))
     scaler = torch.amp.GradScaler(DEVICE)

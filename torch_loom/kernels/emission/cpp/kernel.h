@@ -23,6 +23,7 @@ struct Blocks {
   int32_t left, right, height, width, depth, threads;
   int64_t longest_chain;
 };
+static_assert(sizeof(Blocks) == 32);
 
 // One program of a launch.
 struct Program {
