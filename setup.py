@@ -67,8 +67,7 @@ TESTING = "testing"
 # A library of its own, under the name by which programs look for NVIDIA's.
 NVML = "nvml"
 NVML_LIBRARY = "libnvidia-ml.so.1"
-# With 1, each room is a unit: for who edits one file again and again. The first build takes half as long
-# again.
+# With 1, each room is a unit: to edit one file again and again. The first build then takes longer.
 IS_SEPARATE = os.environ.get("SEPARATE_OBJECTS") == "1"
 # What is compiled once, by the flags: for files without PyTorch's headers, and for those with them. To write
 # it costs as much as to read the headers, so it pays from the third unit on. GCC takes how much to optimise

@@ -19,7 +19,8 @@ struct Blocks {
 };
 static_assert(sizeof(Blocks) == 32);
 
-// Float32 as three products of TF32: of what the first rounding left, and of what it kept.
+// Float32 as three products of TF32: of what the first rounding left, and of what it kept. None of Operand's
+// numbers.
 inline constexpr int32_t kThreeTf32 = 6;
 
 struct BlockRule {

@@ -1,4 +1,4 @@
-// Matrix products by the instructions of GPUs, of operands as they lie in memory.
+// Matrix products by the instructions of GPUs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace loom::numerics::tensor_core {
 
-// Operands as they lie in memory.
+// Operands as they lie in memory; multiply() lays them out for the kernels, and fills the last step of K with
+// zeros.
 struct Matrices {
   const float* left;   // rows x depth
   const float* right;  // depth x columns

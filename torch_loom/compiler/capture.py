@@ -75,7 +75,7 @@ class _Recorder(SchemaCheckMode):
     """Notes each op as it is called, before PyTorch takes it apart.
 
     Of the modes that may stand there PyTorch knows three classes; this is none but in name. What an op makes
-    of operands of some shapes is asked once: equal layers are told by the first.
+    of operands of some shapes is asked once: equal layers take the results of the first.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
@@ -100,9 +100,9 @@ class _Recorder(SchemaCheckMode):
 
     def named(self, value: Any) -> Any:
         """Return the node of a tensor; another value as it is."""
-        return self._told(value)[0]
+        return self._named_and_shown(value)[0]
 
-    def _told(self, value: Any) -> tuple[Any, Any]:
+    def _named_and_shown(self, value: Any) -> tuple[Any, Any]:
         """Return a value as a node's argument and as a key says it: 1, 1.0 and True are three."""
         if isinstance(value, torch.Tensor):
             noted = self._nodes.get(id(value))
@@ -111,8 +111,8 @@ class _Recorder(SchemaCheckMode):
             return noted.node, noted.shown
         kind = type(value)
         if isinstance(value, tuple | list):
-            told = [self._told(one) for one in value]
-            return kind([node for node, _ in told]), (kind, *(shown for _, shown in told))
+            both = [self._named_and_shown(one) for one in value]
+            return kind([named for named, _ in both]), (kind, *(shown for _, shown in both))
         if isinstance(value, _PLAIN_VALUES):
             return value, (kind, repr(value) if kind is float else value)
         raise NotPlainError(kind)
@@ -123,10 +123,10 @@ class _Recorder(SchemaCheckMode):
         if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or _is_transformed():
             raise NotPlainError("what PyTorch does is switched within the forward")
         given = kwargs or {}
-        nodes, shown_args = self._told(args)
-        named = {name: self._told(one) for name, one in given.items()}
-        node = add_call(self.graph, func, nodes, {name: told[0] for name, told in named.items()})
-        key = (func, shown_args, tuple((name, told[1]) for name, told in named.items()))
+        nodes, shown_args = self._named_and_shown(args)
+        both = {name: self._named_and_shown(one) for name, one in given.items()}
+        node = add_call(self.graph, func, nodes, {name: named for name, (named, _) in both.items()})
+        key = (func, shown_args, tuple((name, shown) for name, (_, shown) in both.items()))
         known = self._known.get(key)
         if known is not None:
             result = args[0] if known is _FIRST_OPERAND else self._made(known)

@@ -50,7 +50,7 @@ def _all_in_memory(function: FunctionText, values: Sequence[Value]) -> tuple[lis
     return [line for more, _ in placed for line in more], [place for _, place in placed]
 
 
-# As csrc/numerics/tensor_core has them.
+# As Operand of csrc/numerics/tensor_core/rules.h and csrc/numerics/blocks.h number them.
 _FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "f8E4M3FN": 3, "f8E5M2": 4, "tf32x3": 6}
 
 
@@ -65,7 +65,6 @@ def _dot(function: FunctionText, op: Op) -> list[str]:
     product = f"product<{kind}, {height}, {width}, {depth}>("
     formats = [_FORMATS.get(one) for one in op.attributes.get("loom.formats", ())]
     if formats and None not in formats:
-        # 0: a program of another version does not say.
         chain = int(op.attributes.get("maxNumImpreciseAcc", 0))
         # No group of warps multiplies blocks of three dimensions.
         threads = function.kernel.num_threads if len(shape.shape) == 2 else 32

@@ -59,7 +59,7 @@ def _widened(op: Op) -> Iterable[Op]:
     wide = total if total.is_integer or total.bits >= 32 else _F32
     if total == _F32:
         # Half sums have instructions of their own.
-        formats = tuple(map(_format(op), (left, right)))
+        formats = tuple(_format(op, value) for value in (left, right))
         op = replace(op, attributes={**op.attributes, "loom.formats": formats})
     operands = []
     for value in (left, right):
@@ -83,15 +83,11 @@ def _widened(op: Op) -> Iterable[Op]:
     yield replace(op, operands=(*operands, sum_))
 
 
-def _format(op: Op) -> Callable[[Value], str]:
+def _format(op: Op, operand: Value) -> str:
     """Return what an operand of a product is to a GPU's matrix instructions: its element, or TF32."""
-
-    def of(value: Value) -> str:
-        element = element_of(value.type)
-        assert isinstance(element, Scalar)
-        return str(op.attributes.get("inputPrecision", "ieee")) if element == _F32 else element.name
-
-    return of
+    element = element_of(operand.type)
+    assert isinstance(element, Scalar)
+    return str(op.attributes.get("inputPrecision", "ieee")) if element == _F32 else element.name
 
 
 def _converted(op: Op, name: str, value: Value, to: Scalar) -> Generator[Op, None, Value]:

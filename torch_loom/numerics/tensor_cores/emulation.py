@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -25,10 +26,9 @@ from torch_loom.numerics.tensor_cores.block_formats import (
     to_blocks,
 )
 from torch_loom.numerics.tensor_cores.rules import (
-    DEPTHS,
-    SHALLOW,
     Rule,
     block_rules,
+    instruction_depth,
     instruction_rule,
     usual_parts,
 )
@@ -89,8 +89,14 @@ def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core"
         raise FormatError(f"{op}: no rule for {a} with {b} on {chip}; allowed: {', '.join(map(str, _NAMES))}")
     architecture = ARCHITECTURES[chip]
     instruction, shape = _INSTRUCTIONS[architecture]
-    depth = SHALLOW.get(architecture, DEPTHS[_NAMES[a]])
+    depth = instruction_depth(architecture, _NAMES[a])
     return instruction_rule(architecture, instruction, f"{shape}k{depth}.f32.{_NAMES[a]}.{_NAMES[b]}")
+
+
+@functools.cache
+def _block_rules(architecture: str) -> _C.BlockRules:
+    """Each call of a wrapped module asks."""
+    return _C.BlockRules(block_rules(architecture))
 
 
 class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -130,7 +136,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         torch.backends.mha.set_fastpath_enabled(False)
         whole.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
         # Kernels of Triton multiply blocks.
-        before = _C.set_block_rules(_C.BlockRules(block_rules(ARCHITECTURES[self.chip])))
+        before = _C.set_block_rules(_block_rules(ARCHITECTURES[self.chip]))
         whole.callback(_C.set_block_rules, before)
         self._whole.append(whole)
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -211,8 +217,7 @@ def _to_tf32(numbers: Tensor) -> Tensor:
 
 
 def _is_layer(mode: TensorCores, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> bool:
-    takes = mode.takes(a, b, is_convolution=is_convolution)
-    return a.dtype == b.dtype and (mode.converts(a, b) or takes)
+    return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b, is_convolution=is_convolution))
 
 
 def _sums(mode: TensorCores, a: Tensor, b: Tensor) -> Tensor | None:

@@ -15,12 +15,9 @@ OPERANDS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 3, "e5m2": 4, "e2m1": 5}
 SCALES = {"": 0, "ue8m0": 1, "ue4m3": 2}
 FLOAT8 = ("e4m3", "e5m2")
 ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell")
-
-
-DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
-"""K of an instruction."""
-SHALLOW = {"Volta": 4, "Turing": 8}
-"""K of the instructions of these."""
+# K of an instruction, by operand; that of the first architectures, which have one.
+_DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+_SHALLOW = {"Volta": 4, "Turing": 8}
 
 
 @dataclass(frozen=True)
@@ -123,6 +120,11 @@ def instruction_rule(architecture: str, instruction: str, qualifier: str) -> Rul
     raise FormatError(f"tensor cores: no rule for {architecture} {instruction} {qualifier}")
 
 
+def instruction_depth(architecture: str, operand: str) -> int:
+    """Return K of the instructions that libraries and compilers take on an architecture."""
+    return _SHALLOW.get(architecture, _DEPTHS[operand])
+
+
 def block_rules(architecture: str) -> list[tuple[int, int, bool, bool, int, int, int, int, int, int]]:
     """Return how ``tl.dot`` of Triton's kernels multiplies on an architecture, as the extension takes it.
 
@@ -140,18 +142,12 @@ def block_rules(architecture: str) -> list[tuple[int, int, bool, bool, int, int,
                 architecture == "Ampere" or (architecture == "Hopper" and not is_group)
             )
             left, right = ("f16", "f16") if is_through_halves else (a, b)
-            depth = _block_depth(architecture, left)
+            depth = instruction_depth(architecture, left)
             plain = _plain(architecture, left, right, depth)
             if plain is not None:
                 formats = (OPERANDS[a], OPERANDS[b], is_group, is_through_halves)
                 rows.append((*formats, OPERANDS[left], OPERANDS[right], *plain, depth))
     return rows
-
-
-def _block_depth(architecture: str, operand: str) -> int:
-    if architecture in SHALLOW:
-        return SHALLOW[architecture]
-    return DEPTHS[operand]
 
 
 # Elements of a result, up to which K goes in parts of so many products, and how many more for each product

@@ -13,7 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
+#include <type_traits>
+#include <utility>
 
 #include "torch/cuda/values/reductions.h"
 
@@ -41,31 +42,14 @@ bool is_of_16_bits(const c10::IValue& value) {
 }
 
 // A function for each dtype, which takes and gives numbers of it. By address: one loop serves all.
-template <typename T, size_t kArity>
-struct AddressOf;
-template <typename T>
-struct AddressOf<T, 1> {
-  using Type = T (*)(T);
-};
-template <typename T>
-struct AddressOf<T, 2> {
-  using Type = T (*)(T, T);
-};
-
-template <size_t kArity>
+template <typename... Same>
 struct Functions {
   template <typename T>
-  using Address = typename AddressOf<T, kArity>::Type;
+  using Address = T (*)(std::conditional_t<true, T, Same>...);
   Address<float> of_float;
   Address<double> of_double;
   Address<c10::Half> of_half;
   Address<c10::BFloat16> of_bfloat16;
-
-  // Of a lambda that captures nothing.
-  template <typename Compute>
-  static Functions of(Compute compute) {
-    return {compute, compute, compute, compute};
-  }
 
   template <typename T>
   Address<T> get() const {
@@ -75,46 +59,39 @@ struct Functions {
     if constexpr (std::is_same_v<T, c10::BFloat16>) return of_bfloat16;
   }
 };
+using OfOne = Functions<void>;
+using OfTwo = Functions<void, void>;
 
-void fill(at::TensorIterator& iterator, const Functions<1>& functions) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, iterator.common_dtype(), "values_cuda", [&] {
-    const auto compute = functions.get<scalar_t>();
-    iterator.for_each([compute](char** data, const int64_t* strides, int64_t count) {
-      for (int64_t i = 0; i < count; ++i) {
-        *reinterpret_cast<scalar_t*>(data[0] + i * strides[0]) =
-            compute(*reinterpret_cast<const scalar_t*>(data[1] + i * strides[1]));
-      }
-    });
+template <typename T, typename Address, size_t... kOperands>
+void fill(at::TensorIterator& iterator, Address compute, std::index_sequence<kOperands...>) {
+  iterator.for_each([compute](char** data, const int64_t* strides, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      *reinterpret_cast<T*>(data[0] + i * strides[0]) =
+          compute(*reinterpret_cast<const T*>(data[kOperands + 1] + i * strides[kOperands + 1])...);
+    }
   });
 }
 
-void fill(at::TensorIterator& iterator, const Functions<2>& functions) {
+template <typename... Same>
+Tensor filled(at::TensorIterator iterator, const Functions<Same...>& functions) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, iterator.common_dtype(), "values_cuda", [&] {
-    const auto compute = functions.get<scalar_t>();
-    iterator.for_each([compute](char** data, const int64_t* strides, int64_t count) {
-      for (int64_t i = 0; i < count; ++i) {
-        *reinterpret_cast<scalar_t*>(data[0] + i * strides[0]) =
-            compute(*reinterpret_cast<const scalar_t*>(data[1] + i * strides[1]),
-                    *reinterpret_cast<const scalar_t*>(data[2] + i * strides[2]));
-      }
-    });
+    fill<scalar_t>(iterator, functions.template get<scalar_t>(), std::index_sequence_for<Same...>());
   });
+  return iterator.output();
 }
 
+// `compute` captures nothing: it is its address for each dtype.
 template <typename Compute>
 Tensor each_of(const Tensor& self, Compute compute) {
   Tensor result;
-  auto iterator = at::TensorIterator::unary_op(result, self);
-  fill(iterator, Functions<1>::of(compute));
-  return iterator.output();
+  return filled(at::TensorIterator::unary_op(result, self), OfOne{compute, compute, compute, compute});
 }
 
 template <typename Compute>
 Tensor each_of(const Tensor& first, const Tensor& second, Compute compute) {
   Tensor result;
-  auto iterator = at::TensorIterator::binary_op(result, first, second);
-  fill(iterator, Functions<2>::of(compute));
-  return iterator.output();
+  return filled(at::TensorIterator::binary_op(result, first, second),
+                OfTwo{compute, compute, compute, compute});
 }
 
 // The operand of a binary op: a tensor, or a number that decides no dtype.
@@ -136,6 +113,17 @@ Tensors of_numbers(Arguments arguments, Compute compute) {
                                                   : are_alike(arguments[0], arguments[1]);
   if (!is_plain) return {};
   return {each_of(operand_of(arguments[0]), operand_of(arguments[1]), compute)};
+}
+
+template <typename Compute>
+Tensors of_halves(Arguments arguments, Compute compute) {
+  if (!is_of_16_bits(arguments[0]) || !are_alike(arguments[0], arguments[1])) return {};
+  return {each_of(arguments[0].toTensor(), arguments[1].toTensor(), compute)};
+}
+
+float times_log_of(float x, float y, float log) {
+  if (std::isnan(y)) return y;
+  return x == 0 ? 0 : x * log;
 }
 
 }  // namespace
@@ -165,20 +153,14 @@ Tensors floored_quotient(Arguments arguments) {
 
 // The logarithm stays a float32.
 Tensors times_log(Arguments arguments) {
-  if (!is_of_16_bits(arguments[0]) || !are_alike(arguments[0], arguments[1])) return {};
-  return {each_of(arguments[0].toTensor(), arguments[1].toTensor(), []<typename Number>(Number x, Number y) {
-    const float first = x, second = y;
-    if (std::isnan(second)) return y;
-    return static_cast<Number>(first == 0 ? 0 : first * std::log(second));
-  })};
+  return of_halves(arguments, []<typename Number>(Number x, Number y) {
+    return static_cast<Number>(times_log_of(x, y, std::log(static_cast<float>(y))));
+  });
 }
 Tensors times_log_of_more(Arguments arguments) {
-  if (!is_of_16_bits(arguments[0]) || !are_alike(arguments[0], arguments[1])) return {};
-  return {each_of(arguments[0].toTensor(), arguments[1].toTensor(), []<typename Number>(Number x, Number y) {
-    const float first = x, second = y;
-    if (std::isnan(second)) return y;
-    return static_cast<Number>(first == 0 ? 0 : first * std::log1p(second));
-  })};
+  return of_halves(arguments, []<typename Number>(Number x, Number y) {
+    return static_cast<Number>(times_log_of(x, y, std::log1p(static_cast<float>(y))));
+  });
 }
 Tensors entropy(Arguments arguments) {
   if (!is_of_16_bits(arguments[0])) return {};
@@ -272,11 +254,9 @@ Tensors tanh_gradient(Arguments arguments) {
       })};
 }
 Tensors sigmoid_gradient(Arguments arguments) {
-  if (!is_of_16_bits(arguments[0]) || !are_alike(arguments[0], arguments[1])) return {};
-  return {each_of(
-      arguments[0].toTensor(), arguments[1].toTensor(), []<typename Number>(Number gradient, Number y) {
-        return static_cast<Number>(static_cast<Number>(gradient * static_cast<Number>(Number(1) - y)) * y);
-      })};
+  return of_halves(arguments, []<typename Number>(Number gradient, Number y) {
+    return static_cast<Number>(static_cast<Number>(gradient * static_cast<Number>(Number(1) - y)) * y);
+  });
 }
 
 // What is no number is not below a bound: it gets the gradient of large numbers.

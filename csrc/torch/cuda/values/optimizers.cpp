@@ -197,6 +197,7 @@ Tensors adam(Arguments arguments, bool is_decoupled) {
   lists.is_wide() ? run_all(double{}) : run_all(float{});
   return lists.first();
 }
+
 }  // namespace
 
 template <bool kIsDecoupled>
