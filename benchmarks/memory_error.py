@@ -146,8 +146,8 @@ def planned_steps(chip: str, row: dict[str, Any]) -> list[Peak]:
     """Return the peaks of each step of a row, from a dry run on a chip."""
     device = torch.get_device_module(DEVICE_TYPE)
     dtype = getattr(torch, row["dtype"])
-    # Where a row does not say that convolutions of float32 were made in TF32, they were not.
-    precision = torch.backends.cudnn.flags(enabled=True, allow_tf32=bool(row.get("tf32")))
+    # PyTorch's default, in which the truth's peaks were recorded: convolutions of float32 in TF32.
+    precision = torch.backends.cudnn.flags(enabled=True, allow_tf32=row.get("tf32") is not False)
     peaks: list[Peak] = []
     with precision, warnings.catch_warnings(), device.dry_run(chip=chip, devices=1):
         # That values are constants is what a dry run is about.
