@@ -65,3 +65,12 @@ def test_libraries_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_this_installation_is_well() -> None:
     findings = list(doctor.findings(asks_libraries=False))
     assert [one for one in findings if one.remedy] == []
+
+
+def test_a_long_path_is_shown_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/home/somebody/" + "environments/" * 12 + "torch_loom"
+    monkeypatch.setattr(doctor, "findings", lambda asks_libraries: [doctor.Finding("torch-loom", path)])
+    doctor.run()
+    assert path in "".join(capsys.readouterr().out.split())

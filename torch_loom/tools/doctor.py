@@ -147,6 +147,8 @@ def run(*, is_json: bool = False, asks_libraries: bool = True) -> None:
         print(json.dumps([vars(one) for one in found], indent=2))
     else:
         table = Table(show_header=False, show_lines=False, box=None, padding=(0, 2, 0, 0))
+        table.add_column()
+        table.add_column(overflow="fold")  # a path is shown whole, in two lines where it must be
         for one in found:
             says = Text(one.says)
             if one.remedy:
