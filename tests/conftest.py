@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 _PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom", "fork_cuda"}
+# What first use of a device imports, and what the first optimizer does, which takes two seconds.
+_IMPORTED_LATE = ("torch_loom.chips.estimator", "torch._dynamo")
 _NUM_MODULES = pytest.StashKey[int]()  # that were imported when objects were last frozen
 
 
@@ -213,7 +215,7 @@ def fork_loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner
 
     Settings are read at first use, after the import.
     """
-    modules = ("torch", "torch_loom", "torch_loom.chips.estimator")  # the last one is what first use imports
+    modules = ("torch", "torch_loom", *_IMPORTED_LATE)
     with forking.serving(tmp_path_factory.mktemp("fork_loom"), *modules) as server:
         yield server.run
 
@@ -221,7 +223,7 @@ def fork_loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner
 @pytest.fixture(scope="session")
 def fork_cuda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
     """Like ``fork_loom``, with the devices under the name cuda."""
-    modules = ("torch", "torch_loom", "torch_loom.chips.estimator")
+    modules = ("torch", "torch_loom", *_IMPORTED_LATE)
     name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
     with forking.serving(tmp_path_factory.mktemp("fork_cuda"), *modules, env=name) as server:
         yield server.run

@@ -19,6 +19,8 @@ constexpr int64_t kDirectChannels = 64;
 // Weights of float32 from which on products of planes that do not fit matrix units are worth turning images,
 // and up to which strided ones are not.
 constexpr int64_t kHeavyWeights = int64_t{1} << 20, kLightWeights = int64_t{1} << 13;
+// Larger strided results of float32 are written as images lie.
+constexpr int64_t kMostTurnedBytes = int64_t{32} << 20;
 // On vector units gradients of fewer weights are summed in place.
 constexpr int64_t kLightGradient = int64_t{1} << 18;
 // Sums of images for which float32 on matrix units has room, and channels that are too few for them.
@@ -29,6 +31,10 @@ constexpr int64_t kDirectGroup = 4;
 constexpr int64_t kDepthwiseParts = 8;
 // Winograd's gradients: tiles of 4 x 4 outputs become 6 x 6 values.
 constexpr int64_t kWinogradTile = 4, kWinogradValues = 36;
+// Fourier's: 32 x 17 complex numbers a tile; of planes of these sizes, of enough images or few enough
+// weights.
+constexpr int64_t kFourierBytes = 32 * 17 * 8, kLeastFourierSize = 24, kMostFourierSize = 30;
+constexpr int64_t kLeastFourierImages = 16, kMostFourierPairs = 4096;
 // Gradients of weights: as many parts as fill an H100's or H200's multiprocessors, each of so many places.
 constexpr int64_t kMultiprocessors = 132, kTile = 128, kThinTile = 64, kMostThinParts = 13;
 constexpr int64_t kPlacesOfPart = 1792, kNarrowPlacesOfPart = 6272, kCounterBytes = 1008;
@@ -48,7 +54,7 @@ struct Convolution {
   int64_t source_bytes, weight_bytes, out_bytes;
   bool is_dense() const { return group == channels; }
   bool is_depthwise() const { return !is_dense() && group == 1; }
-  bool is(ConvolutionRole one) const { return role == one; }
+  bool is(ConvolutionRole wanted) const { return role == wanted; }
   bool is_of_weight() const { return is(ConvolutionRole::kGradientOfWeight); }
   int64_t weights() const { return weight_bytes / item; }
   int64_t sum_bytes() const { return weights() * static_cast<int64_t>(sizeof(float)); }
@@ -62,84 +68,106 @@ struct Convolution {
 };
 
 // Windows of one place.
-int64_t pointwise_bytes(const Convolution& one) {
-  const int64_t channel_pairs = one.channels * one.results;
-  if (!one.on_matrix_units) {
-    return one.is_of_weight() && channel_pairs >= kLightGradient ? one.turned() : 0;
+int64_t pointwise_bytes(const Convolution& call) {
+  const int64_t channel_pairs = call.channels * call.results;
+  if (!call.on_matrix_units) {
+    return call.is_of_weight() && channel_pairs >= kLightGradient ? call.turned() : 0;
   }
-  if (one.source_places != one.out_places) {
-    const bool is_direct = !one.is_narrow && !one.is_of_weight() && channel_pairs <= kLightWeights;
-    return is_direct ? 0 : one.turned();
+  if (call.source_places != call.out_places) {
+    if (call.is_narrow || call.is_of_weight()) return call.turned();
+    if (channel_pairs <= kLightWeights) return 0;
+    const bool is_written_as_it_lies =
+        call.is(ConvolutionRole::kForward) && call.out_bytes > kMostTurnedBytes;
+    return is_written_as_it_lies ? call.source_bytes + call.weight_bytes + kOwnBytes : call.turned();
   }
-  const bool is_aligned = one.out_places * one.item % kPlaneBytes == 0;
+  const bool is_aligned = call.out_places * call.item % kPlaneBytes == 0;
   const bool is_heavy = !is_aligned && channel_pairs >= kHeavyWeights;
-  if (one.is_of_weight()) {
+  if (call.is_of_weight()) {
     // A product for each image, and then their sum.
-    const int64_t sums = one.images * one.sum_bytes();
-    if (is_heavy) return one.turned();
-    if (one.is_narrow) return one.results > one.channels ? sums : std::min(sums, one.turned());
-    const bool is_turned = one.channels <= kThinChannels || (sums > kMostSumBytes && !is_aligned);
-    return is_turned ? one.turned() : sums;
+    const int64_t sums = call.images * call.sum_bytes();
+    if (is_heavy) return call.turned();
+    if (call.is_narrow) return call.results > call.channels ? sums : std::min(sums, call.turned());
+    const bool is_turned = call.channels <= kThinChannels || (sums > kMostSumBytes && !is_aligned);
+    return is_turned ? call.turned() : sums;
   }
   if (is_aligned) return 0;
-  const bool is_turned = one.is_narrow && (one.is(ConvolutionRole::kForward) || one.channels >= one.results);
-  return is_turned || is_heavy ? one.turned() : 0;
+  const bool is_turned =
+      call.is_narrow && (call.is(ConvolutionRole::kForward) || call.channels >= call.results);
+  return is_turned || is_heavy ? call.turned() : 0;
 }
 
-// Float32 on vector units works on images as they lie, but for gradients of weights.
-int64_t vector_bytes(const Convolution& one, const at::Tensor& out) {
-  if (!one.is_of_weight()) return 0;
-  if (one.window == 9 && one.source_places == one.out_places && one.is_dense() && out.dim() == 4) {
-    const int64_t tiles =
-        one.images * ceil_divide(out.size(2), kWinogradTile) * ceil_divide(out.size(3), kWinogradTile);
-    const int64_t values = one.channels * one.results + tiles * (one.channels + one.results);
-    return values * kWinogradValues * one.item;
+// Convolutions by Fourier transforms of tiles of 32 x 32, of planes that fill them.
+int64_t fourier_bytes(const Convolution& call, const at::Tensor& out) {
+  const bool keeps_size = call.source_places == call.out_places && out.dim() == 4;
+  if (!keeps_size || !call.is_dense() || call.has_odd_channels() || call.window < 9) return 0;
+  const int64_t size = std::max(out.size(2), out.size(3));
+  if (size < kLeastFourierSize) return 0;
+  const int64_t pairs = call.channels * call.results;
+  const bool is_one_tile = size <= kMostFourierSize;
+  if (is_one_tile && call.images < kLeastFourierImages) return 0;
+  if (call.is(ConvolutionRole::kForward)) {
+    // The weights are turned around first.
+    return is_one_tile ? 2 * (call.images * call.channels + pairs) * kFourierBytes + call.weight_bytes : 0;
   }
-  return one.weights() >= kLightGradient * 2 ? one.turned() + one.weight_bytes : 0;
+  if (!is_one_tile && pairs > kMostFourierPairs) return 0;
+  return ((is_one_tile ? 1 : 2) * call.images * (call.channels + call.results) + pairs) * kFourierBytes;
+}
+
+// Float32 on vector units works on images as they lie, but by Fourier transforms and for gradients of
+// weights.
+int64_t vector_bytes(const Convolution& call, const at::Tensor& out) {
+  if (!call.is_of_weight()) return fourier_bytes(call, out);
+  if (call.window == 9 && call.source_places == call.out_places && call.is_dense() && out.dim() == 4) {
+    const int64_t tiles =
+        call.images * ceil_divide(out.size(2), kWinogradTile) * ceil_divide(out.size(3), kWinogradTile);
+    const int64_t values = call.channels * call.results + tiles * (call.channels + call.results);
+    return values * kWinogradValues * call.item;
+  }
+  return call.weights() >= kLightGradient * 2 ? call.turned() + call.weight_bytes : 0;
 }
 
 // What sums of parts of a gradient of weights take: whatever fills the multiprocessors.
-int64_t part_bytes(const Convolution& one) {
-  if (!one.is_of_weight() || !one.is_dense() || one.window != 9) return 0;
-  const bool is_thin = one.results <= kThinTile;
+int64_t part_bytes(const Convolution& call) {
+  if (!call.is_of_weight() || !call.is_dense() || call.window != 9) return 0;
+  const bool is_thin = call.results <= kThinTile;
   const int64_t tile = is_thin ? kThinTile : kTile;
-  const int64_t tiles = ceil_divide(one.results, tile) * ceil_divide(one.channels * one.window, tile);
-  const int64_t places_of_part = one.is_narrow && !is_thin ? kNarrowPlacesOfPart : kPlacesOfPart;
-  int64_t parts = std::min(kMultiprocessors / tiles, one.images * one.out_places / places_of_part);
-  if (one.is_narrow && is_thin) parts = std::min(parts, kMostThinParts);
-  return parts > 1 ? parts * one.sum_bytes() + kCounterBytes : 0;
+  const int64_t tiles = ceil_divide(call.results, tile) * ceil_divide(call.channels * call.window, tile);
+  const int64_t places_of_part = call.is_narrow && !is_thin ? kNarrowPlacesOfPart : kPlacesOfPart;
+  int64_t parts = std::min(kMultiprocessors / tiles, call.images * call.out_places / places_of_part);
+  if (call.is_narrow && is_thin) parts = std::min(parts, kMostThinParts);
+  return parts > 1 ? parts * call.sum_bytes() + kCounterBytes : 0;
 }
 
-int64_t channels_last_bytes(const Convolution& one) {
-  if (!one.is_narrow) return 0;
-  if (one.is_depthwise()) {
-    return one.is_of_weight() ? one.images * kDepthwiseParts * one.sum_bytes() : 0;
+int64_t channels_last_bytes(const Convolution& call) {
+  if (!call.is_narrow) return 0;
+  if (call.is_depthwise()) {
+    return call.is_of_weight() ? call.images * kDepthwiseParts * call.sum_bytes() : 0;
   }
-  if (!one.has_odd_channels() || !one.is_dense() || one.window == 1) return 0;
-  if (one.is_shallow() && !one.is_of_weight()) return 0;
-  return (one.source_bytes + one.weight_bytes) / one.channels * one.padded_channels() + kOwnBytes;
+  if (!call.has_odd_channels() || !call.is_dense() || call.window == 1) return 0;
+  if (call.is_shallow() && !call.is_of_weight()) return 0;
+  return (call.source_bytes + call.weight_bytes) / call.channels * call.padded_channels() + kOwnBytes;
 }
 
-int64_t windowed_bytes(const Convolution& one, bool has_patches) {
-  if (one.is_dense() && one.has_odd_channels()) {
-    if (one.is_narrow ? one.is_shallow() && !one.is_of_weight()
-                      : one.is_shallow() || (has_patches && !one.is_of_weight())) {
+int64_t windowed_bytes(const Convolution& call, bool has_patches) {
+  if (call.is_dense() && call.has_odd_channels()) {
+    if (call.is_narrow ? call.is_shallow() && !call.is_of_weight()
+                       : call.is_shallow() || (has_patches && !call.is_of_weight())) {
       return 0;
     }
   }
-  if (!one.is_narrow && one.is(ConvolutionRole::kGradientOfSource) && !one.is_dense() &&
-      one.group <= kDirectGroup) {
+  if (!call.is_narrow && call.is(ConvolutionRole::kGradientOfSource) && !call.is_dense() &&
+      call.group <= kDirectGroup) {
     return 0;
   }
-  const bool is_forward = one.is(ConvolutionRole::kForward);
+  const bool is_forward = call.is(ConvolutionRole::kForward);
   // Float32 of pictures is turned, but no channels are added.
-  const bool is_picture = !one.is_narrow && is_forward && one.channels * 8 <= kDirectChannels;
-  const int64_t padded = is_picture ? one.channels : one.padded_channels();
-  const int64_t group = one.is_dense() ? padded : one.group;
+  const bool is_picture = !call.is_narrow && is_forward && call.channels * 8 <= kDirectChannels;
+  const int64_t padded = is_picture ? call.channels : call.padded_channels();
+  const int64_t group = call.is_dense() ? padded : call.group;
   const bool is_written_as_it_lies =
-      is_forward && !one.is_narrow && !one.has_odd_channels() && one.results <= kDirectChannels;
-  return one.source_bytes / one.channels * padded + one.weight_bytes / one.group * group +
-         (is_written_as_it_lies ? 0 : one.out_bytes) + kOwnBytes + part_bytes(one);
+      is_forward && !call.is_narrow && !call.has_odd_channels() && call.results <= kDirectChannels;
+  return call.source_bytes / call.channels * padded + call.weight_bytes / call.group * group +
+         (is_written_as_it_lies ? 0 : call.out_bytes) + kOwnBytes + part_bytes(call);
 }
 
 }  // namespace
@@ -153,32 +181,32 @@ size_t convolution_memory(ConvolutionRole role, const at::Tensor& source, const 
   if (source.numel() == 0 || weight.numel() == 0) return 0;
   // A transposed one's weights have the channels of the result second.
   if (weight.size(0) != out.size(1)) return 0;
-  Convolution one{.role = role,
-                  .is_narrow = is_narrow,
-                  .on_matrix_units = is_narrow || in_tf32,
-                  .item = item,
-                  .images = source.size(0),
-                  .channels = source.size(1),
-                  .group = weight.size(1),
-                  .results = weight.size(0),
-                  .window = places(weight),
-                  .source_places = places(source),
-                  .out_places = places(out),
-                  .source_bytes = source.numel() * item,
-                  .weight_bytes = weight.numel() * item,
-                  .out_bytes = out.numel() * item};
+  const Convolution call{.role = role,
+                         .is_narrow = is_narrow,
+                         .on_matrix_units = is_narrow || in_tf32,
+                         .item = item,
+                         .images = source.size(0),
+                         .channels = source.size(1),
+                         .group = weight.size(1),
+                         .results = weight.size(0),
+                         .window = places(weight),
+                         .source_places = places(source),
+                         .out_places = places(out),
+                         .source_bytes = source.numel() * item,
+                         .weight_bytes = weight.numel() * item,
+                         .out_bytes = out.numel() * item};
   int64_t bytes = 0;
   if (is_channels_last(source) || is_channels_last(weight)) {
-    bytes = channels_last_bytes(one);
-  } else if (one.is_depthwise()) {
+    bytes = channels_last_bytes(call);
+  } else if (call.is_depthwise()) {
     bytes = 0;  // kernels of PyTorch's own
-  } else if (one.window == 1) {
-    bytes = pointwise_bytes(one);
-  } else if (!one.on_matrix_units) {
-    bytes = vector_bytes(one, out);
+  } else if (call.window == 1) {
+    bytes = pointwise_bytes(call);
+  } else if (!call.on_matrix_units) {
+    bytes = vector_bytes(call, out);
   } else {
     // Windows that do not overlap, as of patches, are no work for float32's kernels with channels innermost.
-    bytes = windowed_bytes(one, out.size(-1) * weight.size(-1) <= source.size(-1));
+    bytes = windowed_bytes(call, out.size(-1) * weight.size(-1) <= source.size(-1));
   }
   return static_cast<size_t>(bytes);
 }

@@ -34,6 +34,8 @@ for dtype, shape, stride, padding, expected in (
     (single, (8, 128, 28, 128, 3), 1, 1, 7_012_368),
     (single, (8, 64, 56, 64, 3), 1, 1, 6_570_000),
     (single, (8, 3, 224, 768, 16), 16, 0, 0),
+    (single, (8, 256, 56, 512, 1), 2, 0, 38_535_184),
+    (single, (32, 256, 56, 512, 1), 2, 0, 103_284_752),
 ):
     n, channels, size, outputs, window = shape
     operands = images(dtype, n, channels, size, size), images(dtype, outputs, channels, window, window)
@@ -41,6 +43,8 @@ for dtype, shape, stride, padding, expected in (
 
 torch.backends.cudnn.allow_tf32 = False
 assert taken(images(single, 8, 128, 28, 28), images(single, 128, 128, 3, 3), 1, 1) == 0
+# By Fourier transforms.
+assert taken(images(single, 32, 128, 28, 28), images(single, 128, 128, 3, 3), 1, 1) == 178_847_744
 torch.backends.cudnn.allow_tf32 = True
 
 pictures = images(half, 8, 3, 224, 224).contiguous(memory_format=LAST)
@@ -98,6 +102,10 @@ torch.backends.cudnn.allow_tf32 = False
 assert of_weight(single, (8, 64, 56, 64, 3, 1, 1), PLAIN) == 29_491_200  # Winograd's
 assert of_weight(single, (8, 320, 16, 320, 3, 1, 1), PLAIN) == 26_542_080
 assert of_weight(single, (8, 64, 56, 256, 1, 1, 1), PLAIN) == 0
+operands = images(single, 32, 128, 28, 28), images(single, 128, 128, 3, 3)
+assert taken_backward(*operands, [True, False]) == 106_954_752
+operands = images(single, 8, 64, 56, 56), images(single, 64, 64, 3, 3)
+assert taken_backward(*operands, [True, False]) == 26_738_688
 torch.backends.cudnn.allow_tf32 = True
 
 # A card without room for it makes the convolution by another algorithm.
