@@ -25,4 +25,5 @@ CASES = [
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "program"), CASES)
 def test_as_in_eager_mode(warm_python: PythonRunner, name: str, program: str) -> None:
-    warm_python(PROGRAMS / f"{program}.py", {"TORCH_LOOM_DEVICE_NAME": name}, given=name)
+    settings = {"TORCH_LOOM_DEVICE_NAME": name}
+    warm_python(PROGRAMS / f"{program}.py", settings, given=name, limit_s=280)
