@@ -15,14 +15,16 @@ constexpr int64_t kGrainBytes = 16, kPlaneBytes = 8;
 // Sums over so few elements, as of small windows over pictures, are made of images as they lie.
 constexpr int64_t kDirectDepth = 64;
 // Kernels of float32 that make so many channels at a time write them as images lie.
-constexpr int64_t kDirectChannels = 64;
+constexpr int64_t kDirectChannels = 64, kPictureChannels = 8;
 // Weights of float32 from which on products of planes that do not fit matrix units are worth turning images,
 // and up to which strided ones are not.
 constexpr int64_t kHeavyWeights = int64_t{1} << 20, kLightWeights = int64_t{1} << 13;
 // Larger strided results of float32 are written as images lie.
 constexpr int64_t kMostTurnedBytes = int64_t{32} << 20;
 // On vector units gradients of fewer weights are summed in place.
-constexpr int64_t kLightGradient = int64_t{1} << 18;
+constexpr int64_t kLightGradient = int64_t{1} << 18, kLightWindowedGradient = int64_t{1} << 19;
+// Places of a window of 3 x 3.
+constexpr int64_t kSmallWindow = 9;
 // Sums of images for which float32 on matrix units has room, and channels that are too few for them.
 constexpr int64_t kMostSumBytes = int64_t{32} << 20, kThinChannels = 32;
 // Groups of so few channels have float32 kernels of their own.
@@ -54,8 +56,10 @@ struct Convolution {
   int64_t source_bytes, weight_bytes, out_bytes;
   bool is_dense() const { return group == channels; }
   bool is_depthwise() const { return !is_dense() && group == 1; }
-  bool is(ConvolutionRole wanted) const { return role == wanted; }
-  bool is_of_weight() const { return is(ConvolutionRole::kGradientOfWeight); }
+  bool is_forward() const { return role == ConvolutionRole::kForward; }
+  bool is_of_weight() const { return role == ConvolutionRole::kGradientOfWeight; }
+  bool keeps_size() const { return source_places == out_places; }
+  int64_t channel_pairs() const { return channels * results; }
   int64_t weights() const { return weight_bytes / item; }
   int64_t sum_bytes() const { return weights() * static_cast<int64_t>(sizeof(float)); }
   int64_t padded_channels() const {
@@ -69,15 +73,14 @@ struct Convolution {
 
 // Windows of one place.
 int64_t pointwise_bytes(const Convolution& call) {
-  const int64_t channel_pairs = call.channels * call.results;
+  const int64_t channel_pairs = call.channel_pairs();
   if (!call.on_matrix_units) {
     return call.is_of_weight() && channel_pairs >= kLightGradient ? call.turned() : 0;
   }
-  if (call.source_places != call.out_places) {
+  if (!call.keeps_size()) {
     if (call.is_narrow || call.is_of_weight()) return call.turned();
     if (channel_pairs <= kLightWeights) return 0;
-    const bool is_written_as_it_lies =
-        call.is(ConvolutionRole::kForward) && call.out_bytes > kMostTurnedBytes;
+    const bool is_written_as_it_lies = call.is_forward() && call.out_bytes > kMostTurnedBytes;
     return is_written_as_it_lies ? call.source_bytes + call.weight_bytes + kOwnBytes : call.turned();
   }
   const bool is_aligned = call.out_places * call.item % kPlaneBytes == 0;
@@ -91,21 +94,20 @@ int64_t pointwise_bytes(const Convolution& call) {
     return is_turned ? call.turned() : sums;
   }
   if (is_aligned) return 0;
-  const bool is_turned =
-      call.is_narrow && (call.is(ConvolutionRole::kForward) || call.channels >= call.results);
+  const bool is_turned = call.is_narrow && (call.is_forward() || call.channels >= call.results);
   return is_turned || is_heavy ? call.turned() : 0;
 }
 
 // Convolutions by Fourier transforms of tiles of 32 x 32, of planes that fill them.
 int64_t fourier_bytes(const Convolution& call, const at::Tensor& out) {
-  const bool keeps_size = call.source_places == call.out_places && out.dim() == 4;
-  if (!keeps_size || !call.is_dense() || call.has_odd_channels() || call.window < 9) return 0;
+  if (!call.keeps_size() || out.dim() != 4 || call.window < kSmallWindow) return 0;
+  if (!call.is_dense() || call.has_odd_channels()) return 0;
   const int64_t size = std::max(out.size(2), out.size(3));
   if (size < kLeastFourierSize) return 0;
-  const int64_t pairs = call.channels * call.results;
+  const int64_t pairs = call.channel_pairs();
   const bool is_one_tile = size <= kMostFourierSize;
   if (is_one_tile && call.images < kLeastFourierImages) return 0;
-  if (call.is(ConvolutionRole::kForward)) {
+  if (call.is_forward()) {
     // The weights are turned around first.
     return is_one_tile ? 2 * (call.images * call.channels + pairs) * kFourierBytes + call.weight_bytes : 0;
   }
@@ -117,18 +119,18 @@ int64_t fourier_bytes(const Convolution& call, const at::Tensor& out) {
 // weights.
 int64_t vector_bytes(const Convolution& call, const at::Tensor& out) {
   if (!call.is_of_weight()) return fourier_bytes(call, out);
-  if (call.window == 9 && call.source_places == call.out_places && call.is_dense() && out.dim() == 4) {
+  if (call.window == kSmallWindow && call.keeps_size() && call.is_dense() && out.dim() == 4) {
     const int64_t tiles =
         call.images * ceil_divide(out.size(2), kWinogradTile) * ceil_divide(out.size(3), kWinogradTile);
-    const int64_t values = call.channels * call.results + tiles * (call.channels + call.results);
+    const int64_t values = call.channel_pairs() + tiles * (call.channels + call.results);
     return values * kWinogradValues * call.item;
   }
-  return call.weights() >= kLightGradient * 2 ? call.turned() + call.weight_bytes : 0;
+  return call.weights() >= kLightWindowedGradient ? call.turned() + call.weight_bytes : 0;
 }
 
 // What sums of parts of a gradient of weights take: whatever fills the multiprocessors.
 int64_t part_bytes(const Convolution& call) {
-  if (!call.is_of_weight() || !call.is_dense() || call.window != 9) return 0;
+  if (!call.is_of_weight() || !call.is_dense() || call.window != kSmallWindow) return 0;
   const bool is_thin = call.results <= kThinTile;
   const int64_t tile = is_thin ? kThinTile : kTile;
   const int64_t tiles = ceil_divide(call.results, tile) * ceil_divide(call.channels * call.window, tile);
@@ -155,17 +157,16 @@ int64_t windowed_bytes(const Convolution& call, bool has_patches) {
       return 0;
     }
   }
-  if (!call.is_narrow && call.is(ConvolutionRole::kGradientOfSource) && !call.is_dense() &&
+  if (!call.is_narrow && call.role == ConvolutionRole::kGradientOfSource && !call.is_dense() &&
       call.group <= kDirectGroup) {
     return 0;
   }
-  const bool is_forward = call.is(ConvolutionRole::kForward);
   // Float32 of pictures is turned, but no channels are added.
-  const bool is_picture = !call.is_narrow && is_forward && call.channels * 8 <= kDirectChannels;
+  const bool is_picture = !call.is_narrow && call.is_forward() && call.channels <= kPictureChannels;
   const int64_t padded = is_picture ? call.channels : call.padded_channels();
   const int64_t group = call.is_dense() ? padded : call.group;
   const bool is_written_as_it_lies =
-      is_forward && !call.is_narrow && !call.has_odd_channels() && call.results <= kDirectChannels;
+      call.is_forward() && !call.is_narrow && !call.has_odd_channels() && call.results <= kDirectChannels;
   return call.source_bytes / call.channels * padded + call.weight_bytes / call.group * group +
          (is_written_as_it_lies ? 0 : call.out_bytes) + kOwnBytes + part_bytes(call);
 }
@@ -195,20 +196,15 @@ size_t convolution_memory(ConvolutionRole role, const at::Tensor& source, const 
                          .source_bytes = source.numel() * item,
                          .weight_bytes = weight.numel() * item,
                          .out_bytes = out.numel() * item};
-  int64_t bytes = 0;
-  if (is_channels_last(source) || is_channels_last(weight)) {
-    bytes = channels_last_bytes(call);
-  } else if (call.is_depthwise()) {
-    bytes = 0;  // kernels of PyTorch's own
-  } else if (call.window == 1) {
-    bytes = pointwise_bytes(call);
-  } else if (!call.on_matrix_units) {
-    bytes = vector_bytes(call, out);
-  } else {
+  const auto bytes = [&]() -> int64_t {
+    if (is_channels_last(source) || is_channels_last(weight)) return channels_last_bytes(call);
+    if (call.is_depthwise()) return 0;  // kernels of PyTorch's own
+    if (call.window == 1) return pointwise_bytes(call);
+    if (!call.on_matrix_units) return vector_bytes(call, out);
     // Windows that do not overlap, as of patches, are no work for float32's kernels with channels innermost.
-    bytes = windowed_bytes(call, out.size(-1) * weight.size(-1) <= source.size(-1));
-  }
-  return static_cast<size_t>(bytes);
+    return windowed_bytes(call, out.size(-1) * weight.size(-1) <= source.size(-1));
+  };
+  return static_cast<size_t>(bytes());
 }
 
 }  // namespace loom::glue
