@@ -24,14 +24,6 @@ bool has_contiguous_rows(const sdp_params& call) {
          (!call.attn_mask.has_value() || is_row(*call.attn_mask));
 }
 
-bool has_kernel(const sdp_params& call) {
-  using runtime::FusedKernel;
-  return chip_has(FusedKernel::kAttention, call.query) &&
-         (!call.attn_mask.has_value() || chip_has(FusedKernel::kAttentionMask, call.query)) &&
-         (call.dropout == 0 || chip_has(FusedKernel::kAttentionDropout, call.query)) &&
-         (chip_has(FusedKernel::kAttentionStrides, call.query) || has_contiguous_rows(call));
-}
-
 template <typename... Words>
 bool tell(bool is_told, const Words&... words) {
   if (is_told) TORCH_WARN(words...);
@@ -44,6 +36,18 @@ bool is_on_device(const sdp_params& call, bool is_told) {
           (!call.attn_mask.has_value() || is_here(*call.attn_mask))) ||
          tell(is_told, "All tensors need to be on cuda device. Got query on device: ", call.query.device(),
               ", key on device: ", call.key.device(), ", value on device: ", call.value.device());
+}
+
+const runtime::Chip& chip_of(const Tensor& tensor) {
+  return devices().device(resolve_device(tensor.device()).index()).chip();
+}
+
+bool has_capability(const sdp_params& call, int major, bool is_told, const char* kernel) {
+  const runtime::Chip& chip = chip_of(call.query);
+  return !chip.is_gpu || chip.capability_major >= major ||
+         tell(is_told, kernel, " only supports gpu architectures in the range [sm", major,
+              "0, sm121]. Attempting to run on a sm ", chip.capability_major, ".", chip.capability_minor,
+              " gpu.");
 }
 
 constexpr int64_t kMaxFlashWidth = 256;
@@ -64,6 +68,22 @@ bool has_flash_triangle(const sdp_params& call, bool is_told) {
          tell(is_told,
               "Flash attention does not support the is_causal flag when seqlen_q != seqlen_k. Got seqlen_q: ",
               call.query.sym_size(-2), " seqlen_k: ", call.key.sym_size(-2));
+}
+
+// The gradients of wide rows need more shared memory than these cards have.
+bool has_flash_gradient(const sdp_params& call, bool is_told) {
+  constexpr int64_t kMaxWidth = 192, kMaxWidthLacking = 224;
+  const runtime::Chip& chip = chip_of(call.query);
+  const bool is_small = chip.is_gpu && ((chip.capability_major == 8 && chip.capability_minor >= 6) ||
+                                        chip.capability_major == 12);
+  if (!is_small || !sdp::input_requires_grad(call)) return true;
+  const c10::SymInt width = call.query.sym_size(-1);
+  return width <= kMaxWidth || (call.dropout == 0 && width > kMaxWidthLacking) ||
+         tell(is_told,
+              "Flash attention currently doesn't support training with head_dim \u2208 (192, 224] or "
+              "(head_dim \u2208 (224, 256] and dropout > 0.0) on gpu architectures in the range[sm86, sm89].",
+              "Attempting to run with dropout set to: ", call.dropout, "and head_dim: ", width, " on a sm ",
+              chip.capability_major, ".", chip.capability_minor, " gpu.");
 }
 
 // PyTorch pads dense rows; those of nested tensors must fit as they are.
@@ -89,9 +109,16 @@ bool has_batch_for_nested(const sdp_params& call, bool is_told) {
   return values != 1 || keys == 1 || sdp::check_safe_kv_broadcast(call.key, is_told);
 }
 
-// Matrix units read 16 bytes of a row at a time.
+// Matrix units read 16 bytes of a row at a time: Volta's and Turing's only those of half precision.
+int64_t step_of_efficient_width(const sdp_params& call) {
+  const runtime::Chip& chip = chip_of(call.query);
+  const bool is_half = at::isReducedFloatingType(call.query.scalar_type());
+  if (!chip.is_gpu || chip.capability_major >= 8) return is_half ? 8 : 4;
+  return chip.capability_major == 7 && is_half ? 8 : 1;
+}
+
 bool has_efficient_width(const sdp_params& call, bool is_told) {
-  const int64_t step = at::isReducedFloatingType(call.query.scalar_type()) ? 8 : 4;
+  const int64_t step = step_of_efficient_width(call);
   const c10::SymInt width = call.query.sym_size(-1), of_value = call.value.sym_size(-1);
   return (width == call.key.sym_size(-1) && width > 0 && of_value > 0 && width % step == 0 &&
           of_value % step == 0) ||
@@ -100,7 +127,48 @@ bool has_efficient_width(const sdp_params& call, bool is_told) {
               ", Value.size(-1): ", of_value, " instead.");
 }
 
-// PyTorch's kernels of attention on CUDA, compute capability 8 and later.
+// Whether PyTorch has a fused kernel on CUDA for such a call, whichever kernels a program allows.
+bool fits_flash_attention(const sdp_params& call, bool is_told) {
+  constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
+  return has_capability(call, 8, is_told, "Flash attention") && sdp::check_tensor_shapes(call, is_told) &&
+         sdp::check_for_attn_mask(call, is_told) && has_flash_width(call, is_told) &&
+         has_flash_gradient(call, is_told) && has_flash_triangle(call, is_told) &&
+         sdp::check_tensor_dtype(call, kDtypes, is_told) &&
+         (!sdp::has_for_nested_inputs(call) ||
+          (has_batch_for_nested(call, is_told) && has_flash_width_for_nested(call, is_told) &&
+           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
+         (!sdp::has_only_dense_inputs(call) ||
+          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>(call, is_told) &&
+           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
+           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/true>(call, is_told)));
+}
+
+bool fits_efficient_attention(const sdp_params& call, bool is_told) {
+  constexpr std::array<c10::ScalarType, 3> kDtypes = {at::kHalf, at::kBFloat16, at::kFloat};
+  return has_capability(call, 5, is_told, "Mem Efficient Attention") &&
+         sdp::check_tensor_shapes(call, is_told) && has_efficient_width(call, is_told) &&
+         (!sdp::has_for_nested_inputs(call) ||
+          (sdp::check_requires_grad_and_nested(call, is_told) && has_batch_for_nested(call, is_told) &&
+           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
+         (!sdp::has_only_dense_inputs(call) ||
+          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
+           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
+           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told))) &&
+         sdp::check_tensor_dtype(call, kDtypes, is_told);
+}
+
+bool has_kernel(const sdp_params& call) {
+  using runtime::FusedKernel;
+  return chip_has(FusedKernel::kAttention, call.query) &&
+         (!call.attn_mask.has_value() || chip_has(FusedKernel::kAttentionMask, call.query)) &&
+         (call.dropout == 0 || chip_has(FusedKernel::kAttentionDropout, call.query)) &&
+         (chip_has(FusedKernel::kAttentionStrides, call.query) || has_contiguous_rows(call)) &&
+         // A GPU has the kernels that CUDA has, whatever a program calls the device.
+         (!chip_of(call.query).is_gpu || fits_flash_attention(call, false) ||
+          fits_efficient_attention(call, false));
+}
+
+// PyTorch's choice among its kernels of attention on CUDA.
 SDPBackend choose_as_cuda(const sdp_params& call) {
   at::Context& context = at::globalContext();
   const bool may_decompose = context.userEnabledMathSDP();
@@ -128,7 +196,7 @@ SDPBackend choose_as_cuda(const sdp_params& call) {
 
 bool is_cuda(const Tensor& tensor) {
   return device_type() == c10::DeviceType::CUDA && tensor.device().type() == device_type() &&
-         devices().device(resolve_device(tensor.device()).index()).chip().is_gpu;
+         chip_of(tensor).is_gpu;
 }
 
 bool operands_fit(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -160,32 +228,13 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
 }
 
 bool can_use_flash_attention(const sdp_params& call, bool is_told) {
-  constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
   return sdp::check_runtime_disabled_flash(call, is_told) && is_on_device(call, is_told) &&
-         sdp::check_tensor_shapes(call, is_told) && sdp::check_for_attn_mask(call, is_told) &&
-         has_flash_width(call, is_told) && has_flash_triangle(call, is_told) &&
-         sdp::check_tensor_dtype(call, kDtypes, is_told) &&
-         (!sdp::has_for_nested_inputs(call) ||
-          (has_batch_for_nested(call, is_told) && has_flash_width_for_nested(call, is_told) &&
-           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
-         (!sdp::has_only_dense_inputs(call) ||
-          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true>(call, is_told) &&
-           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
-           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/true>(call, is_told)));
+         fits_flash_attention(call, is_told);
 }
 
 bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
-  constexpr std::array<c10::ScalarType, 3> kDtypes = {at::kHalf, at::kBFloat16, at::kFloat};
   return sdp::check_runtime_disabled_mem_efficient(call, is_told) && is_on_device(call, is_told) &&
-         sdp::check_tensor_shapes(call, is_told) && has_efficient_width(call, is_told) &&
-         (!sdp::has_for_nested_inputs(call) ||
-          (sdp::check_requires_grad_and_nested(call, is_told) && has_batch_for_nested(call, is_told) &&
-           sdp::check_for_seq_len_0_nested_tensor(call, is_told))) &&
-         (!sdp::has_only_dense_inputs(call) ||
-          (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
-           sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
-           sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told))) &&
-         sdp::check_tensor_dtype(call, kDtypes, is_told);
+         fits_efficient_attention(call, is_told);
 }
 
 bool can_use_cudnn_attention(const sdp_params& /*call*/, bool is_told) {
