@@ -297,6 +297,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   const size_t first = stack->size() - op.num_arguments;
   fill_generator(op, stack, lending.device(), /*is_kept=*/false, /*is_captured=*/false);
   lending.expect_outputs();
+  const CheckedCall checked = lending.runs_kernels() ? CheckedCall() : checked_call(op, *stack);
   try {
     if (!call_engine(op, stack, lending)) return;
   } catch (const c10::OutOfMemoryError&) {
@@ -308,8 +309,8 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (key.has_value()) teach(op, *key, *stack, lending);
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
-  if (!lending.runs_kernels() && op.num_returns == 1 && stack->back().isTensor()) [[unlikely]]
-    note_passed(op, stack->back().toTensor());
+  if (checked.kind != CheckedCall::Kind::kNone) [[unlikely]]
+    note_passed(checked, lending.loans().front().original(), stack->back().toTensor());
   if (!lending.is_described()) [[likely]]
     return lending.finish();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -134,35 +135,74 @@ bool expand_masks(c10::IValue& indices) {
   return true;
 }
 
-// The latest result of a check, as long as it lives.
-struct LatestCheck {
-  std::mutex mutex;
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
-  uint32_t version = 0;
+// The latest result of a kind, as long as it lives and nothing else is written there.
+class LatestResult {
+ public:
+  void note(const at::Tensor& result, int64_t of_elements) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    storage_ = result.storage().getWeakStorageImpl();
+    version_ = version_of(result);
+    of_elements_ = of_elements;
+  }
+  // Of how many elements it was computed; nothing if this is not it.
+  std::optional<int64_t> find(const at::Tensor& tensor) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto storage = storage_.lock();
+    const bool is_it = storage.get() != nullptr && storage.get() == tensor.storage().unsafeGetStorageImpl() &&
+                       version_ == version_of(tensor);
+    return is_it ? std::optional(of_elements_) : std::nullopt;
+  }
+
+ private:
+  static uint32_t version_of(const at::Tensor& tensor) {
+    return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+  }
+
+  std::mutex mutex_;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage_{c10::intrusive_ptr<c10::StorageImpl>()};
+  uint32_t version_ = 0;
+  int64_t of_elements_ = 0;
 };
-LatestCheck& latest_check() {
-  static auto* const latest = new LatestCheck;
+LatestResult& latest_check() {
+  static auto* const latest = new LatestResult;
   return *latest;
+}
+LatestResult& latest_count() {
+  static auto* const latest = new LatestResult;
+  return *latest;
+}
+
+bool is_check(std::string_view name) {
+  return name == "aten::all" || name.starts_with("aten::all.") || name == "aten::_is_all_true";
 }
 
 }  // namespace
 
-void note_passed(const Op& op, const at::Tensor& result) {
+CheckedCall checked_call(const Op& op, const Stack& stack) {
   const std::string_view name = op.name();
-  if (name != "aten::all" && !name.starts_with("aten::all.") && name != "aten::_is_all_true") return;
-  LatestCheck& latest = latest_check();
-  const std::lock_guard<std::mutex> lock(latest.mutex);
-  latest.storage = result.storage().getWeakStorageImpl();
-  latest.version = result.unsafeGetTensorImpl()->version_counter().current_version();
+  const size_t first = stack.size() - op.num_arguments;
+  if (is_check(name)) return {CheckedCall::Kind::kCheck, 0};
+  if (name == "aten::sum" && at::isIntegralType(stack[first].toTensor().scalar_type(), /*includeBool=*/true))
+    return {CheckedCall::Kind::kCount, stack[first].toTensor().numel()};
+  if (name.starts_with("aten::eq") && stack[first + 1].isInt())
+    return {CheckedCall::Kind::kComparison, stack[first + 1].toInt()};
+  return {};
 }
 
-bool holds_true(const at::Tensor& tensor) {
-  LatestCheck& latest = latest_check();
-  const std::lock_guard<std::mutex> lock(latest.mutex);
-  const auto storage = latest.storage.lock();
-  return storage.get() != nullptr && storage.get() == tensor.storage().unsafeGetStorageImpl() &&
-         latest.version == tensor.unsafeGetTensorImpl()->version_counter().current_version();
+void note_passed(const CheckedCall& call, const at::Tensor& operand, const at::Tensor& result) {
+  switch (call.kind) {
+    case CheckedCall::Kind::kNone:
+      return;
+    case CheckedCall::Kind::kCheck:
+      return latest_check().note(result, 0);
+    case CheckedCall::Kind::kCount:
+      return latest_count().note(result, call.number);
+    case CheckedCall::Kind::kComparison:
+      if (latest_count().find(operand) == call.number) latest_check().note(result, 0);
+  }
 }
+
+bool holds_true(const at::Tensor& tensor) { return latest_check().find(tensor).has_value(); }
 
 std::vector<std::pair<std::string_view, int64_t>> take_value_reads() {
   ValueReads& reads = value_reads();

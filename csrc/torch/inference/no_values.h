@@ -18,9 +18,14 @@ void warn_of_constant();
 // their first reads. Lines live as long as the process.
 std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
 
-// Notes the result of a check that all elements pass. Programs stop where one does not, and so it is
-// supposed that the latest passes.
-void note_passed(const Op& op, const at::Tensor& result);
+// A call that may be a check that all elements pass: `all()`, or a mask's sum that equals its size. Programs
+// stop, or take the slower way, where one does not, and so it is supposed that the latest passes.
+struct CheckedCall {
+  enum class Kind { kNone, kCheck, kCount, kComparison } kind = Kind::kNone;
+  int64_t number = 0;  // elements that are counted, or what is compared with
+};
+CheckedCall checked_call(const Op& op, const torch::jit::Stack& stack);
+void note_passed(const CheckedCall& call, const at::Tensor& operand, const at::Tensor& result);
 bool holds_true(const at::Tensor& tensor);
 
 // Gives results whose sizes depend on values their largest possible sizes, and warns once for each line of

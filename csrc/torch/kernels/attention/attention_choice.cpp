@@ -71,12 +71,12 @@ bool has_flash_triangle(const sdp_params& call, bool is_told) {
 }
 
 // The gradients of wide rows need more shared memory than these cards have.
-bool has_flash_gradient(const sdp_params& call, bool is_told) {
+bool has_flash_gradient(const sdp_params& call, bool trains, bool is_told) {
   constexpr int64_t kMaxWidth = 192, kMaxWidthLacking = 224;
   const runtime::Chip& chip = chip_of(call.query);
   const bool is_small = chip.is_gpu && ((chip.capability_major == 8 && chip.capability_minor >= 6) ||
                                         chip.capability_major == 12);
-  if (!is_small || !sdp::input_requires_grad(call)) return true;
+  if (!is_small || !trains) return true;
   const c10::SymInt width = call.query.sym_size(-1);
   return width <= kMaxWidth || (call.dropout == 0 && width > kMaxWidthLacking) ||
          tell(is_told,
@@ -128,11 +128,11 @@ bool has_efficient_width(const sdp_params& call, bool is_told) {
 }
 
 // Whether PyTorch has a fused kernel on CUDA for such a call, whichever kernels a program allows.
-bool fits_flash_attention(const sdp_params& call, bool is_told) {
+bool fits_flash_attention(const sdp_params& call, bool trains, bool is_told) {
   constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
   return has_capability(call, 8, is_told, "Flash attention") && sdp::check_tensor_shapes(call, is_told) &&
          sdp::check_for_attn_mask(call, is_told) && has_flash_width(call, is_told) &&
-         has_flash_gradient(call, is_told) && has_flash_triangle(call, is_told) &&
+         has_flash_gradient(call, trains, is_told) && has_flash_triangle(call, is_told) &&
          sdp::check_tensor_dtype(call, kDtypes, is_told) &&
          (!sdp::has_for_nested_inputs(call) ||
           (has_batch_for_nested(call, is_told) && has_flash_width_for_nested(call, is_told) &&
@@ -164,7 +164,7 @@ bool has_kernel(const sdp_params& call) {
          (call.dropout == 0 || chip_has(FusedKernel::kAttentionDropout, call.query)) &&
          (chip_has(FusedKernel::kAttentionStrides, call.query) || has_contiguous_rows(call)) &&
          // A GPU has the kernels that CUDA has, whatever a program calls the device.
-         (!chip_of(call.query).is_gpu || fits_flash_attention(call, false) ||
+         (!chip_of(call.query).is_gpu || fits_flash_attention(call, sdp::input_requires_grad(call), false) ||
           fits_efficient_attention(call, false));
 }
 
@@ -229,12 +229,16 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
 
 bool can_use_flash_attention(const sdp_params& call, bool is_told) {
   return sdp::check_runtime_disabled_flash(call, is_told) && is_on_device(call, is_told) &&
-         fits_flash_attention(call, is_told);
+         fits_flash_attention(call, sdp::input_requires_grad(call), is_told);
 }
 
 bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
   return sdp::check_runtime_disabled_mem_efficient(call, is_told) && is_on_device(call, is_told) &&
          fits_efficient_attention(call, is_told);
+}
+
+bool is_efficient_attention(const sdp_params& call, bool trains) {
+  return chip_of(call.query).is_gpu && !fits_flash_attention(call, trains, false);
 }
 
 bool can_use_cudnn_attention(const sdp_params& /*call*/, bool is_told) {

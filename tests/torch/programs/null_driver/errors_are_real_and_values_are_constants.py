@@ -21,6 +21,14 @@ with warnings.catch_warnings(record=True) as caught:
     assert not x.add(1).bool().any()
 assert str(caught[0].message).startswith("reads a value of a device that computes nothing")
 assert "Triggered" not in str(caught[0].message)
+# A check that all elements pass is supposed to pass, in either spelling.
+mask = torch.ones(2, 5, dtype=torch.bool, device="loom")
+assert mask.all()
+assert mask.sum() == mask.numel()
+assert not (mask.sum() == mask.numel() - 1)
+count = mask.sum()
+count.add_(1)
+assert not (count == mask.numel()), "it is not the sum any more"
 assert caught[0].filename == raises.__code__.co_filename
 assert x.cpu().shape == (3, 4)
 square = x.new_zeros(3, 3)
