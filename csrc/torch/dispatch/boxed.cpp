@@ -16,6 +16,7 @@
 #include "torch/engine/generator.h"
 #include "torch/engine/integer_division.h"
 #include "torch/inference/infer.h"
+#include "torch/inference/kernel_layouts.h"
 #include "torch/inference/kernel_words.h"
 #include "torch/inference/no_values.h"
 #include "torch/loans/device_mismatch.h"
@@ -271,6 +272,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       }
       if (!lending.runs_kernels()) {
         refuse_dtypes_as_kernel(op, arguments, c10::ArrayRef<c10::IValue>(*stack).slice(first));
+        lay_out_as_kernel(op, arguments, stack);
       }
     });
     return true;
