@@ -23,12 +23,8 @@ using at::Tensor;
 FlashResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
                       const std::optional<Tensor>& bias, double dropout_p, bool is_causal,
                       bool /*return_debug_mask*/, std::optional<double> scale) {
-  const sdp::sdp_params call{query, key, value, bias, dropout_p, is_causal, /*enable_gqa=*/true};
   auto [output, logsumexp, state, offset] =
-      is_efficient_attention(call, sdp::input_requires_grad(call))
-          ? efficient_attention(query, key, value, bias, /*compute_logsumexp=*/true, dropout_p, is_causal,
-                                scale, /*diagonal=*/0)
-          : fused_attention(query, key, value, bias, dropout_p, is_causal, scale);
+      fused_attention(query, key, value, bias, dropout_p, is_causal, scale);
   const Tensor none;
   return {output,          logsumexp,          none,   none, query.sym_size(2),
           key.sym_size(2), state.select(0, 0), offset, none};
@@ -40,11 +36,8 @@ AttentionGradients attention_backward(const Tensor& gradient, const Tensor& quer
                                       const Tensor&, c10::SymInt, c10::SymInt, double dropout_p,
                                       bool is_causal, const Tensor& seed, const Tensor& offset,
                                       std::optional<double> scale) {
-  const std::optional<Tensor> mask = bias.defined() ? std::optional(bias) : std::nullopt;
-  const sdp::sdp_params call{query, key, value, mask, dropout_p, is_causal, /*enable_gqa=*/true};
   return fused_attention_backward(gradient, query, key, value, bias, needed[3], output, logsumexp,
-                                  saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale,
-                                  /*diagonal=*/0, is_efficient_attention(call, /*trains=*/true));
+                                  saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale);
 }
 
 // CUDA's fused kernels, which programs also call by their names: here they are the chip's one kernel.

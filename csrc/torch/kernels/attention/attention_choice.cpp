@@ -71,12 +71,12 @@ bool has_flash_triangle(const sdp_params& call, bool is_told) {
 }
 
 // The gradients of wide rows need more shared memory than these cards have.
-bool has_flash_gradient(const sdp_params& call, bool trains, bool is_told) {
+bool has_flash_gradient(const sdp_params& call, bool is_told) {
   constexpr int64_t kMaxWidth = 192, kMaxWidthLacking = 224;
   const runtime::Chip& chip = chip_of(call.query);
   const bool is_small = chip.is_gpu && ((chip.capability_major == 8 && chip.capability_minor >= 6) ||
                                         chip.capability_major == 12);
-  if (!is_small || !trains) return true;
+  if (!is_small || !sdp::input_requires_grad(call)) return true;
   const c10::SymInt width = call.query.sym_size(-1);
   return width <= kMaxWidth || (call.dropout == 0 && width > kMaxWidthLacking) ||
          tell(is_told,
@@ -128,11 +128,11 @@ bool has_efficient_width(const sdp_params& call, bool is_told) {
 }
 
 // Whether PyTorch has a fused kernel on CUDA for such a call, whichever kernels a program allows.
-bool fits_flash_attention(const sdp_params& call, bool trains, bool is_told) {
+bool fits_flash_attention(const sdp_params& call, bool is_told) {
   constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
   return has_capability(call, 8, is_told, "Flash attention") && sdp::check_tensor_shapes(call, is_told) &&
          sdp::check_for_attn_mask(call, is_told) && has_flash_width(call, is_told) &&
-         has_flash_gradient(call, trains, is_told) && has_flash_triangle(call, is_told) &&
+         has_flash_gradient(call, is_told) && has_flash_triangle(call, is_told) &&
          sdp::check_tensor_dtype(call, kDtypes, is_told) &&
          (!sdp::has_for_nested_inputs(call) ||
           (has_batch_for_nested(call, is_told) && has_flash_width_for_nested(call, is_told) &&
@@ -162,10 +162,7 @@ bool has_kernel(const sdp_params& call) {
   return chip_has(FusedKernel::kAttention, call.query) &&
          (!call.attn_mask.has_value() || chip_has(FusedKernel::kAttentionMask, call.query)) &&
          (call.dropout == 0 || chip_has(FusedKernel::kAttentionDropout, call.query)) &&
-         (chip_has(FusedKernel::kAttentionStrides, call.query) || has_contiguous_rows(call)) &&
-         // A GPU has the kernels that CUDA has, whatever a program calls the device.
-         (!chip_of(call.query).is_gpu || fits_flash_attention(call, sdp::input_requires_grad(call), false) ||
-          fits_efficient_attention(call, false));
+         (chip_has(FusedKernel::kAttentionStrides, call.query) || has_contiguous_rows(call));
 }
 
 // PyTorch's choice among its kernels of attention on CUDA.
@@ -229,16 +226,12 @@ bool is_shaped_for_fused(const Tensor& query, const Tensor& key, const Tensor& v
 
 bool can_use_flash_attention(const sdp_params& call, bool is_told) {
   return sdp::check_runtime_disabled_flash(call, is_told) && is_on_device(call, is_told) &&
-         fits_flash_attention(call, sdp::input_requires_grad(call), is_told);
+         fits_flash_attention(call, is_told);
 }
 
 bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
   return sdp::check_runtime_disabled_mem_efficient(call, is_told) && is_on_device(call, is_told) &&
          fits_efficient_attention(call, is_told);
-}
-
-bool is_efficient_attention(const sdp_params& call, bool trains) {
-  return chip_of(call.query).is_gpu && !fits_flash_attention(call, trains, false);
 }
 
 bool can_use_cudnn_attention(const sdp_params& /*call*/, bool is_told) {
@@ -259,7 +252,11 @@ int64_t choose_attention(const Tensor& query, const Tensor& key, const Tensor& v
                         context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
   if (may_fuse && is_shaped_for_fused(query, key, value, call.attn_mask, is_causal, enable_gqa) &&
       has_kernel(call)) {
-    return static_cast<int64_t>(SDPBackend::overrideable);
+    // A GPU has the kernels that CUDA has, whatever a program calls the device. They differ in what they
+    // keep.
+    if (!chip_of(query).is_gpu || fits_flash_attention(call, false))
+      return static_cast<int64_t>(SDPBackend::overrideable);
+    if (fits_efficient_attention(call, false)) return static_cast<int64_t>(SDPBackend::efficient_attention);
   }
   return static_cast<int64_t>(context.userEnabledMathSDP() ? SDPBackend::math : SDPBackend::error);
 }

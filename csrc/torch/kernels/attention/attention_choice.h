@@ -29,8 +29,4 @@ bool can_use_flash_attention(const sdp::sdp_params& call, bool is_told);
 bool can_use_efficient_attention(const sdp::sdp_params& call, bool is_told);
 bool can_use_cudnn_attention(const sdp::sdp_params& call, bool is_told);
 
-// Whether the chip's own kernel is a GPU's memory-efficient one for such a call, which lays out its results by
-// time: where the flash kernel does not fit.
-bool is_efficient_attention(const sdp::sdp_params& call, bool trains);
-
 }  // namespace loom::glue
