@@ -26,7 +26,7 @@ constexpr Widened kWidenedSparse[] = {
 
 template <size_t kSize>
 DtypeSet found_in(const Widened (&table)[kSize], std::string_view full_name) {
-  const Widened* const found = device_type() == c10::DeviceType::CUDA ? find_row(table, full_name) : nullptr;
+  const Widened* const found = find_row(table, full_name);
   return found == nullptr ? 0 : found->dtypes;
 }
 

@@ -120,9 +120,12 @@ void check_types(const Tensor& left, const Tensor& right) {
 }
 
 // The result, with rows that begin at multiples of 16 bytes.
-Tensor empty_result(const Tensor& left, const Tensor& right, OptionalTensor offsets) {
-  const int64_t step = (right.size(-1) + 7) / 8 * 8, rows = left.size(-2), columns = right.size(-1);
-  const at::TensorOptions options = left.options().dtype(at::kBFloat16);
+Tensor empty_result(const Tensor& left, const Tensor& right, OptionalTensor offsets,
+                    Type type = at::kBFloat16) {
+  const int64_t aligned = kAlignment / static_cast<int64_t>(c10::elementSize(type));
+  const int64_t rows = left.size(-2), columns = right.size(-1);
+  const int64_t step = (columns + aligned - 1) / aligned * aligned;
+  const at::TensorOptions options = left.options().dtype(type);
   if (left.dim() != right.dim()) return at::empty_strided({rows, columns}, {step, 1}, options);
   const int64_t groups = left.dim() == 2 ? offsets->size(0) : left.size(0);
   return at::empty_strided({groups, rows, columns}, {rows * step, step, 1}, options);
@@ -154,8 +157,22 @@ void check_ends(const Tensor& left, const Tensor& right, const Tensor& ends) {
 Tensor wide_parts(const Tensor& left, const Tensor& right, OptionalTensor offsets, OptionalTensor bias,
                   std::optional<Type> type) {
   const bool has_ends = is_given(offsets) && offsets->dim() == 1 && offsets->scalar_type() == at::kInt;
-  if (has_ends && !left.is_meta()) check_ends(left, right, offsets->contiguous());
-  return at::_grouped_mm(left, right, offsets, bias, type);
+  if (!left.is_meta()) {
+    if (has_ends) check_ends(left, right, offsets->contiguous());
+    return at::_grouped_mm(left, right, offsets, bias, type);
+  }
+  // PyTorch's shape function refuses all but bfloat16, and lays out rows without a gap.
+  if (left.scalar_type() == at::kBFloat16) at::_grouped_mm(left, right, offsets, bias, type);
+  TORCH_CHECK_VALUE(left.scalar_type() == right.scalar_type() && at::isFloatingType(left.scalar_type()),
+                    "_grouped_mm: operands must be of one floating dtype, got ", left.scalar_type(), " and ",
+                    right.scalar_type());
+  TORCH_CHECK_VALUE((left.dim() == 2 || left.dim() == 3) && (right.dim() == 2 || right.dim() == 3) &&
+                        left.size(-1) == right.size(-2),
+                    "_grouped_mm: operands must be matrices or lists of them that can be multiplied, got ",
+                    left.sizes(), " and ", right.sizes());
+  TORCH_CHECK_VALUE(is_given(offsets) || (left.dim() == 3 && right.dim() == 3),
+                    "_grouped_mm: offsets must be given where an operand has 2 dimensions");
+  return empty_result(left, right, offsets, type.value_or(left.scalar_type()));
 }
 
 Tensor grouped_parts(const Tensor& left, const Tensor& right, const Tensor& left_scale,

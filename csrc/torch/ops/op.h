@@ -64,11 +64,11 @@ class Op {
   const OpFacts& facts;
   const runtime::OpRecord& record;
   const OperandPolicy policy;
-  const Alert* const alert;              // null: deterministic on every chip
-  const Refusal* const refusal;          // null: CUDA has kernels for all that the engine has
-  const DtypeSet widened_dtypes;         // that the engine computes in wider ones; 0 but for the name cuda
-  const DtypeSet widened_sparse_dtypes;  // the same where an operand is sparse
-  const OwnKernel own_kernel;            // null: the engine's is run
+  const Alert* const alert;                   // null: deterministic on every chip
+  const Refusal* const refusal;               // null: CUDA has kernels for all that the engine has
+  const DtypeSet widened_dtypes;              // that the engine computes in wider ones
+  const DtypeSet widened_sparse_dtypes;       // the same where an operand is sparse
+  const OwnKernel own_kernel;                 // null: the engine's is run
   const cuda_random::RandomOp* const random;  // null: it draws no numbers that CUDA has kernels for
   const DtypeSet asked_dtypes;                // widened_dtypes, and those that CUDA refuses
   const bool is_refused_by_row;               // of some dtypes where the operands are CSR
