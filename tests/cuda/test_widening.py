@@ -1,4 +1,4 @@
-"""Under the name cuda, calls on dtypes that only CUDA has kernels for are computed in wider ones."""
+"""Calls on dtypes that CUDA has kernels for and the CPU has not are computed in wider ones."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "calls_on_dtypes_that_the_cpu_lacks.py", NAME)
 
 
-def test_no_other_name_widens(fork_python: PythonRunner) -> None:
-    fork_python(PROGRAMS / "no_other_name_widens.py")
+def test_every_name_widens(fork_python: PythonRunner) -> None:
+    """Libraries take each device that is not the CPU for one like CUDA: mixtures of experts count in int32."""
+    fork_python(PROGRAMS / "every_name_widens.py")
 
 
 def test_sparse_operands_of_half_precision(fork_python: PythonRunner) -> None:
