@@ -1,9 +1,10 @@
 """Dtypes that CUDA has kernels for and the engine, the CPU, has not: half-precision transforms, complex32, …
 
-The engine computes such a call in the next wider dtype and rounds the results, or, where none stands for it, of
-other ops (``csrc/torch/engine/lacking_kernels.cpp``). It does so under every name of the device, since libraries
-take each that is not the CPU for one like CUDA. What each op takes on CUDA is what PyTorch's own tests expect:
-``dtypesIfCUDA`` of its operator database, with which ``tests/cuda/test_widening.py`` compares the table.
+The engine computes such a call in the next wider dtype and rounds the results, or, where none stands for
+it, of other ops (``csrc/torch/engine/lacking_kernels.cpp``). It does so under every name of the device, since
+libraries take each that is not the CPU for one like CUDA. What each op takes on CUDA is what PyTorch's own
+tests expect: ``dtypesIfCUDA`` of its operator database, with which ``tests/cuda/test_widening.py`` compares
+the table.
 """
 
 from __future__ import annotations
