@@ -35,6 +35,7 @@ CASES: dict[str, tuple[Callable[[], object], object]] = {
     "where": (lambda: [each.shape for each in torch.where(made(2, 3) > 0)], [(6,)] * 2),
     "argwhere": (lambda: torch.argwhere(made(7)).shape, (7, 1)),
     "nonzero of a scalar": (lambda: torch.ones((), device="loom").nonzero().shape, (1, 0)),
+    "sums of exponentials": (lambda: made(3, 4).logcumsumexp(1).shape, (3, 4)),
     "mask": (lambda: made(3, 4)[made(3, 4) > 0].shape, (12,)),
     "mask of rows": (lambda: made(3, 4)[made(3) > 0].shape, (3, 4)),
     "mask and position": (lambda: made(3, 4, 5)[made(3) > 0, 0].shape, (3, 5)),

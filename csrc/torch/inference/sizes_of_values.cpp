@@ -217,6 +217,11 @@ Stack fake_quantize(Arguments arguments) {
   return {at::empty_like(self), at::empty_like(self, self.options().dtype(at::kBool))};
 }
 
+// Nor of this one.
+Stack cumulated(Arguments arguments) {
+  return {at::empty_like(arguments[0].toTensor(), at::MemoryFormat::Contiguous)};
+}
+
 }  // namespace
 
 Answer answer_of(std::string_view name) {
@@ -239,6 +244,7 @@ Answer answer_of(std::string_view name) {
       {"aten::_to_sparse_csc", &to_compressed<at::kSparseCsc>},
       {"aten::linalg_lstsq", &least_squares},
       {"aten::linalg_lstsq.out", &least_squares},
+      {"aten::_logcumsumexp", &cumulated},
       {"aten::fake_quantize_per_tensor_affine_cachemask", &fake_quantize},
       {"aten::fake_quantize_per_channel_affine_cachemask", &fake_quantize},
       {"aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", &fake_quantize},

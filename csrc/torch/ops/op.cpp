@@ -158,7 +158,7 @@ void Op::read_schema() {
   is_data_dependent = is_sized || handle.hasTag(at::Tag::data_dependent_output);
   has_sizes_of_values =
       is_data_dependent || base.rfind("aten::_to_sparse", 0) == 0 || base == "aten::linalg_lstsq";
-  lacks_shapes = base.find("fake_quantize_per_") != std::string::npos;
+  lacks_shapes = base.find("fake_quantize_per_") != std::string::npos || base == "aten::_logcumsumexp";
   makes_object = std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
     return result.real_type()->kind() == c10::TypeKind::ClassType;
   });
