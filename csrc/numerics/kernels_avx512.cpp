@@ -10,6 +10,8 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
 #pragma GCC optimize("O3")
+// GCC's own header starts some results with a value that is not set, and warns of it.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
 #define LOOM_ISA "avx512"

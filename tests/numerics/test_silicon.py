@@ -41,12 +41,12 @@ def unsigned(tensor: Tensor) -> Array:
 
 
 def words(random: np.random.Generator, shape: tuple[int, ...], name: str, kind: str) -> Array:
-    """Random source words: of like sizes, of all sizes with zeros, or next to each other's halves."""
+    """Random source words of like sizes or of all sizes, with some zeros or most of them."""
     _, short, kept, _ = FORMATS[name]
     middle = 15 if short else 127
-    spread = {"alike": 4, "wide": 14 if short else 60, "extreme": 15 if short else 127}[kind]
+    spread = {"alike": 4, "sparse": 6, "apart": 12, "wide": 14 if short else 60}.get(kind, middle)
     exponent = np.clip(random.integers(middle - spread, middle + spread + 1, shape), 0, 31 if short else 255)
-    exponent = np.where(random.random(shape) < 0.05, 0, exponent)
+    exponent = np.where(random.random(shape) < (0.8 if kind == "sparse" else 0.05), 0, exponent)
     mantissa = random.integers(0, 1 << kept, shape) << (10 - kept)
     return random.integers(0, 2, shape) << 18 | exponent << 10 | mantissa
 
@@ -98,27 +98,31 @@ def test_a_million_products(name: str, dst: int, chip: int) -> None:
     check_steps(name, dst, chip, 3 * MANY, 2)
 
 
+CHAINS = [("Float16_b", BF16), ("Float16_b", FP32), ("Tf32", FP32), ("Float16", FP16), ("Lf8", FP32)]
+
+
 @pytest.mark.parametrize("kernels", ["baseline", "avx2", "avx512"])
 @pytest.mark.parametrize("passes", [1, 2, 3, 4])
-@pytest.mark.parametrize("dst", [BF16, FP32])
-def test_chains(dst: int, passes: int, kernels: str) -> None:
+@pytest.mark.parametrize(("name", "dst"), CHAINS)
+def test_chains(name: str, dst: int, passes: int, kernels: str) -> None:
     if not ops._use_kernels(kernels):
         pytest.skip(f"the processor lacks {kernels}")
     random = np.random.default_rng(passes)
-    rows, columns = 7, 37  # neither fills tiles of rows or panels
+    rows, columns = 7, 67  # neither fills tiles of rows or panels
+    fmt, short, _, _ = FORMATS[name]
     try:
-        for kind in ("alike", "wide"):
-            b, a = (
-                words(random, (rows, 320), "Float16_b", kind),
-                words(random, (320, columns), "Float16_b", kind),
-            )
+        for kind in ("alike", "sparse", "apart", "wide", "extreme", "cancelling"):
+            b, a = words(random, (rows, 320), name, kind), words(random, (320, columns), name, kind)
+            if kind == "cancelling":  # each 32 of K after the first takes back what the one before it added
+                b, a = np.tile(b[:, :32], (1, 10)), np.tile(a[:32], (10, 1))
+                b[:, np.arange(320) // 32 % 2 == 1] ^= 1 << 18
             start = torch.zeros(rows, columns, dtype=torch.int32)
-            got = ops.tensix_matmul(bits(b), bits(a), start, 5, 5, dst, WORMHOLE, 0, passes)
+            got = ops.tensix_matmul(bits(b), bits(a), start, fmt, fmt, dst, WORMHOLE, 0, passes)
             wanted = reference.chain(
                 WORMHOLE,
                 dst,
-                False,
-                (0x3F8, 0x3F8),
+                short,
+                (mask(name), mask(name)),
                 passes,
                 np.repeat(b, columns, 0),
                 np.tile(a.T, (rows, 1)),

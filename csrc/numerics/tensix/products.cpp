@@ -8,11 +8,13 @@
 
 namespace loom::numerics::tensix {
 
-Packed::Packed(bool is_left, int64_t count, int64_t num_ranges)
-    : high(new float[static_cast<size_t>(count)]),
-      low(new float[static_cast<size_t>(count)]),
-      left_exponents(is_left ? new int32_t[static_cast<size_t>(count)] : nullptr),
-      right_exponents(is_left ? nullptr : new int16_t[static_cast<size_t>(count)]),
+Packed::Packed(bool is_left, bool has_low, int64_t count, int64_t num_ranges)
+    : high(aligned_array<float>(count)),
+      low(has_low ? aligned_array<float>(count) : nullptr),
+      left_exponents(is_left ? aligned_array<int32_t>(count) : nullptr),
+      right_exponents(is_left ? nullptr : aligned_array<int16_t>(count)),
+      left_bytes(is_left ? aligned_array<int32_t>(count) : nullptr),
+      right_bytes(is_left ? nullptr : aligned_array<int8_t>(count)),
       ranges(new Range[static_cast<size_t>(num_ranges)]) {}
 
 void prepare(Product& product, const Unit& unit, int first_pass, int last_pass) {
@@ -28,9 +30,8 @@ void prepare(Product& product, const Unit& unit, int first_pass, int last_pass) 
   product.half_of_last = is_half ? 0x1000 : 0x8000;
   // Products, and what is left when sums of them cancel, stay above the lowest exponent.
   product.least_ample = product.lowest_exponent + kLeastTop + 39;
-  // The last pass lowers it by 12, to the least that a sum may have.
-  product.least_found = 127 + std::max(product.lowest_exponent + kLeastTop + 12,
-                                       unit.has_short_exponent && unit.is_wide() ? unit.adjustment(0) : 0);
+  product.has_exact_zeros = unit.has_short_exponent && unit.is_wide();
+  product.least_byte = product.has_exact_zeros ? unit.adjustment(0) - 127 : kLeastByte;
   for (int pass = 0; pass < 4; ++pass) {
     product.offsets[pass] = -127 - (pass % 2 != 0 ? 5 : 0) - (pass >= 2 ? 7 : 0);
     // What a product of zero has.

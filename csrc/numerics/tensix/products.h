@@ -3,9 +3,11 @@
 // destination's values in the same way.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
+#include "numerics/aligned.h"
 #include "numerics/tensix/words.h"
 
 namespace loom::numerics::tensix {
@@ -15,9 +17,13 @@ inline constexpr int kFaceDepth = 16;     // products of a step
 inline constexpr int kShortOffset = 112;  // of a field of 5 bits in float32's exponents
 
 inline constexpr int kNothing = -4000;          // the exponent of a zero: no product has its like
+inline constexpr int kNoByte = -128;            // the same in 8 bits, to which sums saturate
 inline constexpr int kNoExponent = 1000;        // the least of none
 inline constexpr int kLeastRightExponent = 40;  // below it float32 may lack the bit that moves halves
 inline constexpr int kLeastTop = 26;            // of a sum, so that 2^(top - 151) is a normal float32
+inline constexpr int kLeastByte =
+    kLeastTop + 12 - 127;             // of groups of zeros, which the last pass lowers by 12
+inline constexpr int kBelowAll = 39;  // of products, by which it lies below all that is left when sums cancel
 
 // kAmple: no sum can overflow or be flushed to zero. kTooLittle: only integers are exact.
 enum class Room { kAmple, kEnough, kTooLittle };
@@ -33,11 +39,14 @@ struct Product {
   const float* left_high;
   const float* left_low;
   const int32_t* left_exponents;  // twice in 16 bits
+  const int32_t* left_bytes;      // four times in 8 bits, less 127
   const Range* left_ranges;       // of rows
+  int64_t left_stride;
   int64_t depth, columns;
   const float* right_high;  // in panels: depth x the kernels' width each
   const float* right_low;
   const int16_t* right_exponents;
+  const int8_t* right_bytes;
   const Range* right_ranges;  // of panels
   // The operands themselves, for the slow way.
   const float* left;   // rows x depth
@@ -48,10 +57,11 @@ struct Product {
   int first_pass, last_pass;
   // In float32's exponents.
   int32_t offsets[4], least_exponents[4];
-  int32_t least_found;  // what zeros' exponents are raised to where there is room, before offsets
+  int32_t least_byte;  // what exponents are raised to where there is room
   int32_t lowest_exponent, largest_exponent, overflow, half_of_last;
   int32_t least_ample;
   bool is_wide, has_fault;
+  bool has_exact_zeros;       // zeros have an exponent that counts, `least_byte`
   bool starts_small = false;  // the destination holds zeros alone before
   float* out;                 // rows x columns: the destination, added to
   int64_t out_stride;
@@ -61,18 +71,33 @@ struct Product {
     const Range left = left_ranges[row], right = right_ranges[panel];
     const int most = left.most + right.most - 127;
     if (right.is_hard || left.most == 255 || most > 241) return Room::kTooLittle;
-    return most < 180 && starts_small && left.least + right.least - 127 - 12 >= least_ample ? Room::kAmple
-                                                                                            : Room::kEnough;
+    const int least = left.least + right.least - 127;
+    const bool is_ample = most < 180 && starts_small && least - 12 >= least_ample;
+    return is_ample && has_bytes(std::max(left.most, right.most), least) ? Room::kAmple : Room::kEnough;
+  }
+
+  // Whether what 8 bits make of a zero is raised to `least_byte`, and that lies where a group of zeros has
+  // it.
+  bool has_bytes(int most_operand, int least) const {
+    return most_operand - 127 + kNoByte <= least_byte &&
+           (has_exact_zeros || least_byte <= least - 127 - kBelowAll);
   }
 };
 
-// An operand laid out for the kernels; `right` for a given width of panels. `depth` is a multiple of 16.
-struct Packed {
-  Packed(bool is_left, int64_t count, int64_t num_ranges);
+// The left operand's rows are a line longer than their depth: at a power of two from each other they would
+// take the same sets of the caches.
+constexpr int64_t left_stride_of(int64_t depth) { return depth + kFaceDepth; }
 
-  std::unique_ptr<float[]> high, low;
-  std::unique_ptr<int32_t[]> left_exponents;
-  std::unique_ptr<int16_t[]> right_exponents;
+// An operand laid out for the kernels; `right` for a given width of panels. `depth` is a multiple of 16. Low
+// parts only where a pass sees them.
+struct Packed {
+  Packed(bool is_left, bool has_low, int64_t count, int64_t num_ranges);
+
+  AlignedArray<float> high, low;
+  AlignedArray<int32_t> left_exponents;
+  AlignedArray<int16_t> right_exponents;
+  AlignedArray<int32_t> left_bytes;
+  AlignedArray<int8_t> right_bytes;
   std::unique_ptr<Range[]> ranges;
 };
 

@@ -8,9 +8,9 @@
 namespace loom::numerics::tensor_core {
 
 Packed::Packed(bool is_left, int64_t count, int64_t num_ranges)
-    : values(new float[static_cast<size_t>(count)]),
-      left_exponents(is_left ? new int32_t[static_cast<size_t>(count)] : nullptr),
-      right_exponents(is_left ? nullptr : new int16_t[static_cast<size_t>(count)]),
+    : values(aligned_array<float>(count)),
+      left_exponents(is_left ? aligned_array<int32_t>(count) : nullptr),
+      right_exponents(is_left ? nullptr : aligned_array<int16_t>(count)),
       ranges(new Range[static_cast<size_t>(num_ranges)]) {}
 
 Reading Reading::of(Operand operand) {

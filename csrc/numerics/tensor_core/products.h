@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "numerics/aligned.h"
 #include "numerics/tensor_core/rules.h"
 
 namespace loom::numerics::tensor_core {
@@ -14,13 +15,17 @@ struct Range {
   bool is_finite;
 };
 
+// The left operand's rows are a line longer than their depth: at a power of two from each other they would
+// take the same sets of the caches.
+constexpr int64_t left_stride_of(int64_t depth) { return depth + 16; }
+
 // An operand laid out: rows of the left one, panels of the right one, whose width the kernels say.
 struct Packed {
   Packed(bool is_left, int64_t count, int64_t num_ranges);
 
-  std::unique_ptr<float[]> values;
-  std::unique_ptr<int32_t[]> left_exponents;  // twice in 16 bits
-  std::unique_ptr<int16_t[]> right_exponents;
+  AlignedArray<float> values;
+  AlignedArray<int32_t> left_exponents;  // twice in 16 bits
+  AlignedArray<int16_t> right_exponents;
   std::unique_ptr<Range[]> ranges;
 };
 
@@ -38,6 +43,7 @@ struct Product {
   const float* left_values;
   const int32_t* left_exponents;
   const Range* left_ranges;
+  int64_t left_stride;
   const float* right_values;  // in panels: depth x the kernels' width each
   const int16_t* right_exponents;
   const Range* right_ranges;

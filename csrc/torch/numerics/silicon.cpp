@@ -17,7 +17,10 @@ void multiply_silicon(const SiliconOperands& matrices, const tensix::Unit& unit,
   const int64_t rows = matrices.rows, depth = matrices.padded_depth, columns = matrices.columns;
   if (rows == 0 || columns == 0 || depth == 0) return;
   const int64_t width = best.tensix_panel_width, num_panels = (columns + width - 1) / width;
-  tensix::Packed left(true, rows * depth, rows), right(false, num_panels * width * depth, num_panels);
+  const int64_t left_stride = tensix::left_stride_of(depth);
+  // The passes alternate weights' parts, and then those of activations.
+  tensix::Packed left(true, last_pass > 2, rows * left_stride, rows);
+  tensix::Packed right(false, last_pass > 1, num_panels * width * depth, num_panels);
   constexpr int64_t kGrain = 1 << 15;  // elements worth a thread
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / depth), [&](int64_t begin, int64_t end) {
     best.tensix_pack_left(tensix::Reading::of(unit, unit.mantissa_b), matrices.left, begin, end,
@@ -33,12 +36,15 @@ void multiply_silicon(const SiliconOperands& matrices, const tensix::Unit& unit,
   product.left_high = left.high.get();
   product.left_low = left.low.get();
   product.left_exponents = left.left_exponents.get();
+  product.left_bytes = left.left_bytes.get();
   product.left_ranges = left.ranges.get();
+  product.left_stride = left_stride;
   product.depth = depth;
   product.columns = columns;
   product.right_high = right.high.get();
   product.right_low = right.low.get();
   product.right_exponents = right.right_exponents.get();
+  product.right_bytes = right.right_bytes.get();
   product.right_ranges = right.ranges.get();
   product.left = matrices.left;
   product.right = matrices.right;

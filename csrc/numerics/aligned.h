@@ -1,0 +1,27 @@
+// Arrays that begin where a cache line does, so that no vector lies across two.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+namespace loom::numerics {
+
+inline constexpr size_t kLineBytes = 64;
+
+struct AlignedDelete {
+  void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{kLineBytes}); }
+};
+
+template <typename T>
+using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
+
+// `count` values that are not set.
+template <typename T>
+AlignedArray<T> aligned_array(int64_t count) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+  return AlignedArray<T>(static_cast<T*>(::operator new(bytes, std::align_val_t{kLineBytes})));
+}
+
+}  // namespace loom::numerics
