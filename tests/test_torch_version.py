@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,12 @@ def test_other_platforms_are_refused_in_a_sentence(
     for word in words:
         assert word in said
     assert said.endswith(".")
+
+
+def test_the_sum_of_a_file_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = random.Random(0).randbytes(8 * 1000 + 3)
+    found = torch_version.checksum(content)
+    assert 0 < found < 2**64
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert torch_version.checksum(content) == found
+    assert torch_version.checksum(content[:4000] + b"\x00" + content[4001:]) != found

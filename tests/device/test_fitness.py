@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import zlib
 from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import torch_loom
+from torch_loom import torch_version
 from torch_loom._register import fitness
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def stamp(folder: Path, version: str = VERSION, *, of: Path | None = None) -> No
     content = (of or folder / EXTENSION).read_bytes()
     (folder / "_built_with.py").write_text(
         f'TORCH_VERSION = "{version}"\nEXTENSION_BYTES = {len(content)}\n'
-        f"EXTENSION_CHECKSUM = {zlib.crc32(content)}\n"
+        f"EXTENSION_CHECKSUM = {torch_version.checksum(content)}\n"
     )
 
 

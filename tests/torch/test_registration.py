@@ -50,7 +50,13 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
 
 
 @pytest.mark.parametrize(
-    "program", ["fake_tensors_are_cast_before_first_use", "a_kernel_of_the_programs_own_stays"]
+    "program",
+    [
+        "fake_tensors_are_cast_before_first_use",
+        "a_kernel_of_the_programs_own_stays",
+        "what_the_program_casts_with_stays",
+        "the_first_op_makes_a_tensor",
+    ],
 )
 def test_before_first_use(warm_python: PythonRunner, program: str) -> None:
     warm_python(PROGRAMS / f"{program}.py")

@@ -11,7 +11,6 @@ import json
 import mmap
 import runpy
 import sys
-import zlib
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import module_from_spec, spec_from_file_location
@@ -180,4 +179,4 @@ def _record(folder: Path) -> dict[str, Any]:
 def _checksum(file: Path) -> int:
     # Mapped, since reading would copy it, which takes longer than the sum.
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return zlib.crc32(content)
+        return torch_version.checksum(content)

@@ -258,6 +258,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     Raises:
         ConfigurationError: a setting has a bad value, or the chip's description cannot be used.
     """
+    _C.register_what_waits()  # torch.autocast asks this first, and may cast fake tensors then
     return [getattr(torch, name) for name in _chip().amp_dtypes]
 
 

@@ -55,6 +55,7 @@ void bind_registration(py::module_& m) {
           register_device(name, registrations, restore_builtin_backend);
         }),
         py::arg("name"), py::arg("stops_after") = py::none());
+  m.def("register_what_waits", guarded(&register_what_waits));
   m.def("num_registrations", [] { return std::size(kRegistrations); });
   m.def("keep_kineto_on_host", guarded(&keep_kineto_on_host));
   m.def("set_library_files", &set_library_files, py::arg("prefixes"));

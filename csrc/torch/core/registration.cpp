@@ -66,7 +66,9 @@ void implement(const c10::OperatorName& op, c10::DispatchKey key, c10::KernelFun
 }
 
 void fall_back(c10::DispatchKey key, c10::KernelFunction kernel) {
-  kernels().push_back(c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), __FILE__));
+  auto& dispatcher = c10::Dispatcher::singleton();
+  if (dispatcher.hasBackendFallbackForDispatchKey(key)) return;  // the program's own stays
+  kernels().push_back(dispatcher.registerFallback(key, std::move(kernel), __FILE__));
 }
 
 void at_first_use(Registration registration) { waiting().push_back(registration); }

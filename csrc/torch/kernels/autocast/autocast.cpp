@@ -152,19 +152,28 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
       "cannot hold probabilities near 0 and 1. Use binary_cross_entropy_with_logits or BCEWithLogitsLoss.");
 }
 
-}  // namespace
-
-void register_autocast() {
-  if (!has_own_casts()) return;
+void register_casts() {
   // Without it every op outside the lists fails while autocast is on.
   fall_back(autocast_key(), c10::KernelFunction::makeFallthrough());
-  library(autocast_key()).impl("binary_cross_entropy", refuse_binary_cross_entropy);
-  // Not at first use: fake tensors are cast, too.
+  const auto find = [](const char* name, const char* overload) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
+  };
+  if (!find("aten::binary_cross_entropy", "").hasKernelForDispatchKey(autocast_key())) {
+    library(autocast_key()).impl("binary_cross_entropy", refuse_binary_cross_entropy);
+  }
   for (const CastOp& cast : kCastOps) {
-    const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(cast.name, cast.overload);
+    const c10::OperatorHandle op = find(cast.name, cast.overload);
+    if (op.hasKernelForDispatchKey(autocast_key())) continue;  // the program's own
     implement(op.operator_name(), autocast_key(),
               c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<CastKernel>(op, cast.policy)));
   }
+}
+
+}  // namespace
+
+void register_autocast() {
+  // torch.autocast runs what waits, too: fake tensors are cast before a device is used.
+  if (has_own_casts()) at_first_use(register_casts);
 }
 
 }  // namespace loom::glue
