@@ -72,13 +72,41 @@ def was_imported(module: ModuleType) -> bool:
 
 def test_lazily_imports_when_something_is_read(module: str) -> None:
     found = late.lazily(module)
-    assert sys.modules[module] is found
     assert late.lazily(module) is found
     inspect.getmodule(sys._getframe())  # looks through the files of all modules
-    assert importlib.import_module(module) is found
     assert not was_imported(found)
+    assert module not in sys.modules
     assert found.value == "own"
     assert was_imported(found)
+    assert sys.modules[module] is found
+    assert importlib.reload(found) is found
+
+
+def test_lazily_is_what_an_import_finds(module: str) -> None:
+    found = late.lazily(module)
+    assert importlib.import_module(module) is found
+    assert was_imported(found)
+    assert found.value == "own"
+
+
+def test_what_is_written_before_the_import_stays(module: str) -> None:
+    found = late.lazily(module)
+    found.value = "written"
+    assert was_imported(found)
+    assert found.value == "written"
+
+
+def test_a_late_package_is_imported_before_what_is_below_it(tmp_path: Path, module: str) -> None:
+    package = tmp_path / f"{module}_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import below\nvalue = below.value\n")
+    (package / "below.py").write_text("value = object()\n")
+    found = late.lazily(package.name)
+    below = late.lazily(f"{package.name}.below")
+    assert importlib.import_module(f"{package.name}.below") is below
+    assert was_imported(found)
+    assert found.below is below
+    assert found.value is below.value
 
 
 def test_lazily_raises_what_the_import_raises_and_tries_again(module: str) -> None:
@@ -111,12 +139,21 @@ def test_threads_wait_for_a_late_import(module: str) -> None:
 
 @pytest.mark.parametrize("name", ["plan", "jiterator", "memory.viz", "sanitizer.cuda_names"])
 def test_import_of_torch_leaves_what_few_use(name: str) -> None:
-    text = f"import sys, torch; print(type(sys.modules['torch_loom.device.{name}']).__name__)"
+    text = f"import sys, torch; torch.loom.Stream; print('torch_loom.device.{name}' in sys.modules)"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_LOOM_")}
     shown = subprocess.run(
         [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
     )
-    assert shown.stdout.strip() == "_Late"
+    assert shown.stdout.strip() == "False"
+
+
+def test_import_of_torch_leaves_the_module_of_the_devices() -> None:
+    text = "import sys, torch; print([name for name in sys.modules if name.startswith('torch_loom.device')])"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_LOOM_")}
+    shown = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == "[]"
 
 
 def test_a_module_has_the_names_of_late_ones() -> None:

@@ -6,12 +6,10 @@ registries are filled by calls. So a finder waits for the import of each. pytorc
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
-import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -31,9 +29,13 @@ def after_import(name: str, callback: Callable[[], None]) -> None:
     if name in sys.modules:
         callback()
         return
-    if not _waiting:
-        sys.meta_path.insert(0, _Finder())
+    _insert_finder()
     _waiting.setdefault(name, []).append(callback)
+
+
+def _insert_finder() -> None:
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 class _Unfinished(ModuleType):
@@ -54,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _waiting:
+        if fullname not in _waiting and fullname not in _late:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
@@ -74,10 +76,12 @@ class _Loader(importlib.abc.Loader):
         self._name = name
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
+        return _late.get(self._name) or self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        if _late.pop(self._name, None) is module:
+            module.__class__ = ModuleType
         # Restore the loader, for code that asks the module for its source.
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -87,58 +91,33 @@ class _Loader(importlib.abc.Loader):
             callback()
 
 
-# What the import system, and whoever looks through all modules for a file, reads of any.
+# What the import system, and whoever looks through all modules for a file, reads and writes of any.
 _KNOWN_BEFORE = frozenset(
-    {"__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
+    {"__cached__", "__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
 )
 
-# One for all: what is imported late may read another late module.
-_lock = threading.RLock()
-_loading: dict[ModuleType, int] = {}  # by which thread
-
-
-def _after_fork_in_child() -> None:
-    # Another thread's import does not go on here, and its lock is never released.
-    global _lock
-    _lock = threading.RLock()
-    for module, thread in list(_loading.items()):
-        if thread != threading.get_ident():
-            del _loading[module]
-            module.__class__ = _Late
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_late: dict[str, ModuleType] = {}
 
 
 class _Late(ModuleType):
-    """A module that is imported when something of it is read."""
+    """A module that is imported when something of it is read, or of its package.
+
+    Python's own import does it, so that other threads wait as for any. The module is not in ``sys.modules``
+    before.
+    """
 
     def __getattribute__(self, name: str) -> Any:
-        # Not by super(): the class may change meanwhile.
+        # Not by super(): the class changes at the end.
         read = ModuleType.__getattribute__
-        if name in _KNOWN_BEFORE:
-            return read(self, name)
-        with _lock:
-            if type(self) is _Late:
-                self.__class__ = _Loading  # type: ignore[assignment]
-                _loading[self] = threading.get_ident()
-                try:
-                    read(self, "__spec__").loader.exec_module(self)
-                except BaseException:
-                    self.__class__ = _Late
-                    raise
-                finally:
-                    _loading.pop(self, None)
-                self.__class__ = ModuleType  # type: ignore[assignment]
-        return getattr(self, name)
+        # Without a path Python would look for what is below it in no folder.
+        if name not in _KNOWN_BEFORE or (name == "__path__" and read(self, "__spec__") is None):
+            return read(importlib.import_module(read(self, "__name__")), name)
+        return read(self, name)
 
-
-class _Loading(ModuleType):
-    """A late module amid its import: whoever reads it in another thread waits for the end."""
-
-    def __getattribute__(self, name: str) -> Any:
-        with _lock:
-            return ModuleType.__getattribute__(self, name)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _KNOWN_BEFORE:
+            importlib.import_module(ModuleType.__getattribute__(self, "__name__"))
+        ModuleType.__setattr__(self, name, value)
 
 
 def names(
@@ -167,18 +146,12 @@ def lazily(name: str) -> Any:
     """Return a module that is imported when something of it is first read.
 
     For what most programs never use: it then adds nothing to `import torch`.
-
-    Args:
-        name: of a module whose package has been imported.
     """
     if (imported := sys.modules.get(name)) is not None:
         return imported
-    spec = importlib.util.find_spec(name)
-    assert spec is not None, name
-    module = importlib.util.module_from_spec(spec)
-    module.__class__ = _Late
-    sys.modules[name] = module
+    _insert_finder()
+    module = _late.setdefault(name, _Late(name))
     package, _, last = name.rpartition(".")
-    if package:
-        setattr(sys.modules[package], last, module)
+    if (parent := sys.modules.get(package)) is not None:
+        setattr(parent, last, module)
     return module

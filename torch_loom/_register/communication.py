@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import config
+from torch_loom import config, late
 from torch_loom.patches import eager
 
 
@@ -26,25 +26,24 @@ def provide(device_type: str) -> None:
 
 
 def _own_functions() -> dict[str, Any]:
-    from torch_loom.device import comm
-    from torch_loom.device._core import device_index
-    from torch_loom.device.comm import nccl
+    comm = late.lazily("torch_loom.device.comm")
+    device_index = late.lazily("torch_loom.device._core.device_index")
 
     def gather_(tensors: Any, dim: int, destination: int) -> Any:
         return comm.gather(tensors, dim, "cpu" if destination == -1 else destination)
 
     return {
-        "_broadcast": comm.broadcast,
+        "_broadcast": lambda tensor, devices: comm.broadcast(tensor, devices),
         "_broadcast_out": lambda tensor, out: comm.broadcast(tensor, out=out),
-        "_broadcast_coalesced": comm.broadcast_coalesced,
-        "_scatter": comm.scatter,
+        "_broadcast_coalesced": lambda *given: comm.broadcast_coalesced(*given),
+        "_scatter": lambda *given: comm.scatter(*given),
         "_scatter_out": lambda tensor, out, dim, streams: comm.scatter(
             tensor, dim=dim, streams=streams, out=out
         ),
         "_gather": gather_,
         "_gather_out": lambda tensors, out, dim: comm.gather(tensors, dim, out=out),
-        "nccl": nccl,
-        "_get_device_index": device_index._get_device_index,
+        "nccl": late.lazily("torch_loom.device.comm.nccl"),
+        "_get_device_index": lambda *given, **named: device_index._get_device_index(*given, **named),
     }
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import re
 import sys
+from multiprocessing import reduction
 from typing import Any
 
 import torch
 
+from torch_loom import late
 from torch_loom._register import communication
 from torch_loom.patches import eager, split_groups
 
@@ -21,25 +23,30 @@ _PACKAGE_PRIORITY = 19
 
 def register(device_type: str) -> None:
     """Make all entries and apply all patches, for the device type with this name."""
-    from torch_loom.cuda.names.legacy_types import TensorType
-    from torch_loom.device import ipc
-
     _register_checkpoint_names(device_type)
     _end_profile_at_exit()
-    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
-    # fails. multiprocessing's registry of reducers takes another.
-    ipc._register_reductions()
+    _register_reductions()
     eager.name_in_dlpack.apply()
     eager.profiled_figures.apply()
     eager.shared_storages.apply()
     eager.profile_ends.apply()
     communication.provide(device_type)
     eager.captured_steps.apply()
-    eager.default_tensor_type.apply(TensorType)
+    legacy_types = late.lazily("torch_loom.cuda.names.legacy_types")
+    eager.default_tensor_type.apply(lambda kind: isinstance(kind, legacy_types.TensorType))
     eager.other_default_dtypes.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         split_groups.own_stores.apply()
         split_groups.copied_options.apply()
+
+
+def _register_reductions() -> None:
+    # torch.multiprocessing shares memory of the CPU and of CUDA; for other devices its reducer of storages
+    # fails. multiprocessing's registry of reducers takes another.
+    ipc = late.lazily("torch_loom.device.ipc")
+    reduction.register(torch.UntypedStorage, lambda storage: ipc._reduce_storage(storage))
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        reduction.register(kind, lambda tensor: ipc._reduce_tensor(tensor))
 
 
 def _register_checkpoint_names(device_type: str) -> None:

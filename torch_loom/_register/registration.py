@@ -20,6 +20,7 @@ from torch_loom._register import fitness, library_files, stand_in
 from torch_loom.config import settings
 from torch_loom.cuda import build_for_cuda
 from torch_loom.cuda import registration as cuda
+from torch_loom.cuda.names.submodules import SUBMODULES
 from torch_loom.errors import ConfigurationError
 
 # The name of the device where no other is asked for. The module has it under every name.
@@ -46,9 +47,8 @@ def register() -> Exception | None:
         extension.set_library_files(library_files.prefixes())
         late.after_import("triton", lambda: extension.set_library_files(library_files.prefixes()))
         _stop_threads_at_exit()
-        module: ModuleType = importlib.import_module("torch_loom.device")
-        importlib.import_module("torch_loom.device._core.first_use").set_chip_loader(_load_chip)
-        importlib.import_module("torch_loom.device._core.clock").set_estimator(_make_estimator)
+        module = _module_of_devices(extension)
+        submodules = {name: late.lazily(own) for name, own in SUBMODULES.items()}
         entries = importlib.import_module("torch_loom._register.entries")
         entries.end_cuda_sanitizer(name)
         if name == cuda.NAME:
@@ -57,13 +57,17 @@ def register() -> Exception | None:
                 build_for_cuda.give_way()
             cuda.take_over(module)
             cuda.patch(module)
-            stand_in.put_module(OWN_NAME, module)
+        elif name == config.rbln.NAME:
+            rename_privateuse1_backend(name)
+            # What has another counterpart under the vendor's name, or none, is found under our own.
+            own = importlib.import_module("torch_loom.rbln")
+            stand_in.register_module(name, own, {each: getattr(own, each) for each in submodules})
         else:
             rename_privateuse1_backend(name)
-            # What has another counterpart under the other name, or none, is found under our own.
-            is_vendors = name == config.rbln.NAME
-            own = importlib.import_module("torch_loom.rbln") if is_vendors else module
-            stand_in.register_module((name, OWN_NAME), own, module)
+            stand_in.register_module(name, module, submodules)
+        if name != OWN_NAME:
+            stand_in.put_module(OWN_NAME, module, submodules)
+        if name != cuda.NAME:
             generate_methods_for_privateuse1_backend(
                 for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
             )
@@ -83,6 +87,18 @@ def register() -> Exception | None:
         stand_in.register(OWN_NAME if isinstance(error, ConfigurationError) else name, OWN_NAME, error)
         return error
     return None
+
+
+def _module_of_devices(extension: Any) -> ModuleType:
+    """Return the module, which is imported when a program or the extension first asks it for something."""
+    module: ModuleType = late.lazily("torch_loom.device")
+    first_use = late.lazily("torch_loom.device._core.first_use")
+    clock = late.lazily("torch_loom.device._core.clock")
+    extension.set_initializer(lambda: first_use._lazy_init())
+    extension.set_device_count_peek(lambda: first_use._peek_device_count())
+    late.after_import("torch_loom.device._core.first_use", lambda: first_use.set_chip_loader(_load_chip))
+    late.after_import("torch_loom.device._core.clock", lambda: clock.set_estimator(_make_estimator))
+    return module
 
 
 def _chip_of(device: int) -> Any:

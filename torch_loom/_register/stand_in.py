@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 import torch
@@ -13,23 +13,22 @@ from torch.utils.backend_registration import rename_privateuse1_backend
 from torch_loom import config
 from torch_loom.errors import LoomError
 
+_NONE: Mapping[str, ModuleType] = MappingProxyType({})
 
-def put_module(name: str, module: ModuleType) -> None:
+
+def put_module(name: str, module: ModuleType, submodules: Mapping[str, ModuleType] = _NONE) -> None:
     """Make a module ``torch.NAME``, for attributes and for imports."""
     setattr(torch, name, module)
     sys.modules[f"torch.{name}"] = module
     # So that `import torch.loom.<submodule>` does not import a second copy of the file.
-    for submodule in getattr(module, "SUBMODULES", ()):
-        sys.modules[f"torch.{name}.{submodule}"] = getattr(module, submodule)
+    for submodule, own in submodules.items():
+        sys.modules[f"torch.{name}.{submodule}"] = own
 
 
-def register_module(names: Iterable[str], module: ModuleType, other: ModuleType | None = None) -> None:
-    """Make a module the device's, under its name, the first. Its others name `other`, or the same module."""
-    first, *others = dict.fromkeys(names)
-    torch._register_device_module(first, module)  # type: ignore[no-untyped-call]
-    for name in others:
-        put_module(name, other or module)
-    put_module(first, module)
+def register_module(name: str, module: ModuleType, submodules: Mapping[str, ModuleType] = _NONE) -> None:
+    """Make a module the device's, under its name."""
+    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+    put_module(name, module, submodules)
 
 
 class StandIn(ModuleType):
@@ -97,4 +96,5 @@ def register(name: str, own_name: str, error: Exception) -> None:
         for alias in {name, own_name}:
             put_module(alias, module)
     else:
-        register_module((name, own_name), module)
+        register_module(name, module)
+        put_module(own_name, module)

@@ -20,6 +20,7 @@ from torch_loom.cuda.names import green_contexts
 from torch_loom.cuda.names import legacy_types as _legacy_types
 from torch_loom.cuda.names import top_level as _top_level
 from torch_loom.cuda.names.legacy_types import *
+from torch_loom.cuda.names.submodules import SUBMODULES
 from torch_loom.cuda.names.top_level import *
 from torch_loom.device import (
     amp,
@@ -112,33 +113,6 @@ NAMES_OF_LATE = {
 }
 _first_use.at_first_use(lambda settings: telemetry.activity.join(settings))
 _first_use.at_first_use(lambda settings: _fallback.configure(settings))
-
-# What `import torch.loom.<name>` finds, and `torch.loom.<name>` after `import torch`.
-SUBMODULES = (
-    "amp",
-    "comm",
-    "devices",
-    "gds",
-    "graphs",
-    "green_contexts",
-    "jiterator",
-    "memory",
-    "nccl",
-    "nvtx",
-    "profiler",
-    "random",
-    "sanitizer",
-    "sparse",
-    "streams",
-    "telemetry",
-    "tunable",
-    "_graph_annotations",
-    "_gpu_trace",
-    "_memory_viz",
-    "_pin_memory_utils",
-    "_sanitizer",
-    "_utils",
-)
 
 __all__ = ["configure"]
 __all__ += [name for name in SUBMODULES if not name.startswith("_")]

@@ -38,14 +38,6 @@ def ipc_collect() -> None:
         _C.ipc_collect()
 
 
-def _register_reductions() -> None:
-    """Register with ``multiprocessing`` how tensors, storages and events of these devices are sent."""
-    reduction.register(torch.UntypedStorage, _reduce_storage)
-    reduction.register(torch.Tensor, _reduce_tensor)
-    reduction.register(torch.nn.Parameter, _reduce_tensor)
-    reduction.register(Event, _reduce_event)
-
-
 def _reduce_storage(storage: torch.UntypedStorage) -> Any:
     if storage.device.type != DEVICE_TYPE:
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
@@ -85,3 +77,6 @@ def _rebuild_bits(plain: torch.Tensor, is_conj: bool, is_neg: bool, requires_gra
 def _reduce_event(event: Event) -> Any:
     place = event.device or torch.device(DEVICE_TYPE, 0)
     return Event.from_ipc_handle, (place, event.ipc_handle())
+
+
+reduction.register(Event, _reduce_event)

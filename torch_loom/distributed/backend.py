@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from torch_loom import _C, config
-from torch_loom.config import watchdog
-from torch_loom.device._core import clock, first_use
-from torch_loom.distributed import cluster, flight_recorder, symmetric
+from torch_loom import _C, config, late
+from torch_loom.distributed import cluster, symmetric
+
+flight_recorder = late.lazily("torch_loom.distributed.flight_recorder")
 
 BACKEND = "loom"
 """The backend's name where the devices are not CUDA's."""
@@ -27,7 +27,7 @@ def register(device_type: str) -> None:
     _C.set_collective_prices(_number_of, _cost_ns)
     # A rank that ends waits for its streams, and must not wait for other ranks in them.
     atexit.register(_C.abort_collectives)
-    first_use.at_first_use(_set_mode)
+    late.after_import("torch_loom.device._core.first_use", _wait_for_first_use)
     _C.provide_symmetric_memory()
     symmetric.provide("CUDA" if device_type == config.CUDA_NAME else "PrivateUse1")
     backend: Any = torch.distributed.Backend
@@ -73,12 +73,22 @@ def _number_of(ranks: list[int]) -> int:
 
 
 def _cost_ns(device: int, name: str, size_bytes: int, group: int) -> int:
+    from torch_loom.device._core import clock  # with the devices
+
     return clock.collective_ns(device, name, size_bytes, _groups[group], cluster.topology())
+
+
+def _wait_for_first_use() -> None:
+    from torch_loom.device._core import first_use
+
+    first_use.at_first_use(_set_mode)
 
 
 def _set_mode(settings: config.Settings) -> None:
     _C.set_collective_checks(config.checks_collectives())
     if settings.device_name == config.CUDA_NAME:
+        from torch_loom.config import watchdog
+
         found = watchdog.read()
         _C.set_collective_watchdog(found.num_records, found.ends_process, found.waits_block_host)
         _C.set_collective_dump(flight_recorder.write)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -126,16 +126,17 @@ def captured_steps(place: Place) -> Any:
     """An optimizer that is captured without `capturable=True` replays the numbers of one step for ever.
     PyTorch says so under CUDA and XPU only.
     """
+    from torch_loom import _C
+
     original, device = place.original, place.device
 
     def check(self: Any) -> None:
         original(self)
-        module = getattr(torch, device)
-        if torch.compiler.is_compiling() or not module.is_initialized():
+        if torch.compiler.is_compiling() or not _C.is_initialized():
             return
         # Adafactor has no such option.
         is_capturable = all(group.get("capturable", False) for group in self.param_groups)
-        if not is_capturable and module.is_current_stream_capturing():
+        if not is_capturable and _C.is_current_stream_capturing():
             raise RuntimeError(
                 f"Attempting {device.upper()} graph capture of step() for an instance of "
                 f"{type(self).__name__} but param_groups' capturable is False."
@@ -145,12 +146,12 @@ def captured_steps(place: Place) -> Any:
 
 
 @patch("torch:set_default_tensor_type", until="never: the function is deprecated")
-def default_tensor_type(place: Place, tensor_type: type) -> Any:
+def default_tensor_type(place: Place, is_own: Callable[[Any], bool]) -> Any:
     """`torch._C` knows the tensor types of the CPU and CUDA only, and refuses any other: what the type says
     is set by the two functions that have replaced it.
 
     Args:
-        tensor_type: the class of our tensor types.
+        is_own: says whether a type is one of ours.
     """
     original, device = place.original, place.device
     is_ours = False
@@ -161,9 +162,9 @@ def default_tensor_type(place: Place, tensor_type: type) -> Any:
         kind = t
         if isinstance(t, str) and t.startswith(f"torch.{device}."):
             kind = getattr(getattr(torch, device), t.rpartition(".")[2], t)
-        if isinstance(kind, tensor_type):
+        if is_own(kind):
             warnings.warn(_DEPRECATED_TENSOR_TYPE, stacklevel=2)
-            torch.set_default_dtype(kind.dtype)  # type: ignore[attr-defined]  # refuses integers
+            torch.set_default_dtype(kind.dtype)  # refuses integers
             torch.set_default_device(device)
             is_ours = True
             return

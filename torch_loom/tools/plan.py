@@ -7,6 +7,7 @@ so many steps, of an optimizer or by hand.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -118,7 +119,7 @@ def _group(plan: Any, options: Mapping[str, Any]) -> Iterator[None]:
     from torch_loom.distributed import cluster
     from torch_loom.distributed.ranks import as_rank
 
-    sys.modules["torch_loom.device"].set_device(options["device"])
+    importlib.import_module("torch_loom.device").set_device(options["device"])
     with (
         cluster.using(options["topology"]),
         as_rank(plan, options["rank"], options["world_size"], options["local_size"]),
@@ -150,7 +151,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
     sys.argv = list(script)
     sys.path.insert(0, str(Path(script[0]).resolve().parent))
-    module = sys.modules["torch_loom.device"]
+    module = importlib.import_module("torch_loom.device")
     failure: BaseException | None = None
     plan = None
     try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from torch_loom import config
-from torch_loom.compiler.inductor import lowerings, trace_rules
+from torch_loom import config, late
+
+lowerings = late.lazily("torch_loom.compiler.inductor.lowerings")
+trace_rules = late.lazily("torch_loom.compiler.inductor.trace_rules")
 
 
 def register_with_dynamo() -> None:

@@ -1,9 +1,10 @@
+import importlib
 import sys
 import threading
 
 import torch
 
-assert torch.loom is sys.modules["torch.loom"] is sys.modules["torch_loom.device"]
+assert torch.loom is sys.modules["torch.loom"] is importlib.import_module("torch_loom.device")
 assert not torch.loom.is_initialized() and threading.active_count() == 1
 assert torch.loom.is_available() and torch.loom.device_count() == 2
 assert not torch.loom.is_initialized()
