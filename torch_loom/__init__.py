@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import warnings
 from typing import Any
@@ -26,19 +25,15 @@ def _autoload() -> None:
     if _done:
         return
     _done = True
-    # What is made now lives as long as the process. A collection amid it would walk all of PyTorch for
-    # nothing, which takes longer than the rest.
-    collects = gc.isenabled()
-    gc.disable()
     try:
-        from torch_loom._register import registration
+        from torch_loom import late
 
-        _failure = registration.register()
+        with late.without_collections():
+            from torch_loom._register import registration
+
+            _failure = registration.register()
     except Exception as error:
         _failure = error
-    finally:
-        if collects:
-            gc.enable()
     if _failure is not None:
         _warn(f"torch-loom is not available: {_failure}")
 

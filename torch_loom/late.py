@@ -6,11 +6,13 @@ registries are filled by calls. So a finder waits for the import of each. pytorc
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -155,3 +157,18 @@ def lazily(name: str) -> Any:
     if (parent := sys.modules.get(package)) is not None:
         setattr(parent, last, module)
     return module
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect no garbage in the body, which makes what lives as long as the process.
+
+    A collection amid it would walk all of PyTorch for nothing, which takes longer than the rest.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

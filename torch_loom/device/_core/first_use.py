@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch_loom import _C, config
+from torch_loom import _C, config, late
 from torch_loom.errors import DeferredCallError, ForkError, NoDeviceError
 
 __all__ = ["init", "is_initialized"]
@@ -109,7 +109,8 @@ def _lazy_init() -> None:
         _initializing = True
         try:
             if not _C.is_initialized():
-                _initialize_core(settings)
+                with late.without_collections():
+                    _initialize_core(settings)
             config.freeze()
             try:
                 _deferred.run()
