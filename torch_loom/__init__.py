@@ -26,12 +26,9 @@ def _autoload() -> None:
         return
     _done = True
     try:
-        from torch_loom import late
+        from torch_loom._register import register
 
-        with late.without_collections():
-            from torch_loom._register import registration
-
-            _failure = registration.register()
+        _failure = register()
     except Exception as error:
         _failure = error
     if _failure is not None:

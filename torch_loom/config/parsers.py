@@ -36,9 +36,9 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise ValueError("not a size in bytes")
-    from fractions import Fraction  # here: importing torch must stay cheap
-
-    return int(Fraction(match[1]) * _UNIT_BYTES[(match[2] or "B").upper()])
+    whole, _, decimals = match[1].partition(".")
+    bytes: int = int(whole + decimals) * _UNIT_BYTES[(match[2] or "B").upper()] // 10 ** len(decimals)
+    return bytes
 
 
 def parse_int(text: str) -> int:
