@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import torch
 
 from torch_loom import config, late
@@ -104,10 +106,13 @@ def _generate_as_for_gpu() -> None:
 
 
 def register_own_backend() -> None:
-    """Register the compiler of our own as ``torch.compile(backend=…)``, under the device's name and loom."""
-    from torch._dynamo.backends.registry import register_backend
+    """Register the compiler of our own as ``torch.compile(backend=…)``, under the device's name and loom.
 
-    from torch_loom.compiler.backend import loom_backend
+    As an entry point, which Dynamo loads when a program names it: every optimizer imports Dynamo.
+    """
+    from torch._dynamo.backends import registry
 
     for name in {config.device_name(), "loom"} - {"cuda"}:
-        register_backend(loom_backend, name=name)
+        registry._BACKENDS[name] = EntryPoint(
+            name, "torch_loom.compiler.backend:loom_backend", "torch_dynamo_backends"
+        )

@@ -14,13 +14,15 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDABackend
 
-from torch_loom import config
+from torch_loom import config, late
 from torch_loom.errors import UnsupportedKernelError
-from torch_loom.kernels.emission import emit
-from torch_loom.kernels.outline import outline_of
 from torch_loom.kernels.triton.float_reductions import as_sums, named_again
-from torch_loom.kernels.triton.library import HEADER, header_of
-from torch_loom.kernels.ttir import read
+
+# Dynamo imports Triton, and any optimizer Dynamo: these are for programs that have kernels.
+emission = late.lazily("torch_loom.kernels.emission")
+library = late.lazily("torch_loom.kernels.triton.library")
+outline = late.lazily("torch_loom.kernels.outline")
+ttir = late.lazily("torch_loom.kernels.ttir")
 
 
 class HostBackend(CUDABackend):  # type: ignore[misc]
@@ -63,8 +65,8 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
 
     def _make_cpp(self, module: Any, metadata: dict[str, Any], options: Any) -> bytes:
         is_watched = config.watches_kernels()
-        known = read(named_again(str(_with_addresses(module))))
-        emitted = emit(known, is_watched=is_watched, num_threads=32 * options.num_warps)
+        known = ttir.read(named_again(str(_with_addresses(module))))
+        emitted = emission.emit(known, is_watched=is_watched, num_threads=32 * options.num_warps)
         metadata["name"] = emitted.name
         for key, value in _NO_GPU.items():
             metadata[key] = value
@@ -74,12 +76,12 @@ class HostBackend(CUDABackend):  # type: ignore[misc]
             "block_bytes": emitted.block_bytes,
             "is_watched": is_watched,
             "checks": emitted.checks,
-            "outline": outline_of(known),
+            "outline": outline.outline_of(known),
             "fuses": bool(getattr(options, "enable_fp_fusion", True)),
             "options": {key: value for key, value in vars(options).items() if _is_plain(value)},
             "arch": self.target.arch,
         }
-        return f"{HEADER}{json.dumps(header)}\n{emitted.text}".encode()
+        return f"{library.HEADER}{json.dumps(header)}\n{emitted.text}".encode()
 
 
 def _is_plain(value: Any) -> bool:
@@ -93,7 +95,7 @@ def made_for_gpu(asm: Any, key: str) -> str | bytes:
         asm: the texts that Triton keeps of a kernel.
         key: which one: ttgir, llir, ptx, cubin.
     """
-    header = header_of(asm["cpp"].decode())
+    header = library.header_of(asm["cpp"].decode())
     target = GPUTarget("cuda", header["arch"], 32)
     backend = CUDABackend(target)
     options = backend.parse_options(header["options"])

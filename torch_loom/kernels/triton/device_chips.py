@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from torch_loom.chips.chip import Chip
+if TYPE_CHECKING:
+    from torch_loom.chips.chip import Chip
 
 _find: Callable[[int], Chip] | None = None
 

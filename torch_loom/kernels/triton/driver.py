@@ -10,10 +10,12 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from torch_loom import _C, config
+from torch_loom import _C, config, late
 from torch_loom.config import settings
-from torch_loom.kernels.triton.library import load
-from torch_loom.kernels.triton.record import recorder
+
+# Where Dynamo imports Triton there may be no kernel.
+library = late.lazily("torch_loom.kernels.triton.library")
+record = late.lazily("torch_loom.kernels.triton.record")
 
 _name = "loom"
 # Of devices that have no compute capability: the kernels' front end then offers what a recent GPU has.
@@ -40,7 +42,7 @@ class _Utils:
 
     @staticmethod
     def load_binary(name: str, text: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        loaded = load(name, text.decode())
+        loaded = library.load(name, text.decode())
         return loaded, loaded, 32, 0, 1024
 
     @staticmethod
@@ -91,8 +93,8 @@ class Launcher:
         if enter_hook is not None:
             enter_hook(metadata)
         device = device_module().current_device()
-        if recorder is not None:
-            recorder.note(loaded, self._source, device, (x, y, z), given)
+        if record.recorder is not None:
+            record.recorder.note(loaded, self._source, device, (x, y, z), given)
         loaded.kernel.launch(device, x, y, z, given)
         if exit_hook is not None:
             exit_hook(metadata)
