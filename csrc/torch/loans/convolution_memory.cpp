@@ -40,6 +40,8 @@ constexpr int64_t kLeastFourierImages = 16, kMostFourierPairs = 4096;
 // Gradients of weights: as many parts as fill an H100's or H200's multiprocessors, each of so many places.
 constexpr int64_t kMultiprocessors = 132, kTile = 128, kThinTile = 64, kMostThinParts = 13;
 constexpr int64_t kPlacesOfPart = 1792, kNarrowPlacesOfPart = 6272, kCounterBytes = 1008;
+// Of pictures, whose channels are padded, tiles are so long.
+constexpr int64_t kPictureTile = 256;
 
 bool is_channels_last(const at::Tensor& tensor) { return !tensor.is_contiguous() && tensor.stride(1) == 1; }
 
@@ -128,8 +130,17 @@ int64_t vector_bytes(const Convolution& call, const at::Tensor& out) {
   return call.weights() >= kLightWindowedGradient ? call.turned() + call.weight_bytes : 0;
 }
 
+int64_t picture_part_bytes(const Convolution& call) {
+  const int64_t depth = call.padded_channels() * call.window;
+  const int64_t tiles = ceil_divide(call.results, kTile) * ceil_divide(depth, kPictureTile);
+  const int64_t parts = std::min(kMultiprocessors / tiles, call.images * call.out_places / kPlacesOfPart);
+  return parts > 1 ? parts * call.results * depth * static_cast<int64_t>(sizeof(float)) : 0;
+}
+
 // What sums of parts of a gradient of weights take: whatever fills the multiprocessors.
 int64_t part_bytes(const Convolution& call) {
+  if (call.is_of_weight() && call.is_dense() && call.has_odd_channels() && call.channels <= kPictureChannels)
+    return picture_part_bytes(call);
   if (!call.is_of_weight() || !call.is_dense() || call.window != kSmallWindow) return 0;
   const bool is_thin = call.results <= kThinTile;
   const int64_t tile = is_thin ? kThinTile : kTile;
