@@ -23,7 +23,6 @@ OURS = {
     "cuda/exchange.py: _get_name.argtypes": "the same",
     "cuda/exchange.py: _get_pointer.restype": "the same",
     "cuda/exchange.py: _get_pointer.argtypes": "the same",
-    "late.py: setattr(sys.modules[package], last, module)": "a module of ours, in our own package",
     "tools/compile.py: sys.argv": "the arguments of the script that is run",
     "tools/plan.py: sys.argv": "the same",
     "tools/local_ranks.py: sys.argv": "the same",

@@ -19,8 +19,8 @@ TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|aten)\b|^(Python\.h|pybind11
 CPP_LAYERS = {
     "util": set(),
     "numerics": {"numerics/tensix", "numerics/tensor_core"},
-    "numerics/tensix": {"numerics"},
-    "numerics/tensor_core": set(),
+    "numerics/tensix": {"numerics", "util"},
+    "numerics/tensor_core": {"util"},
     "random": set(),
     "cuda_cpp": {"loom_cuda", "util"},  # loom_cuda: headers of the package, for kernels
     "kernel_checks": set(),

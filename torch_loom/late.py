@@ -10,6 +10,7 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,14 +113,18 @@ class _Late(ModuleType):
         # Not by super(): the class changes at the end.
         read = ModuleType.__getattribute__
         # Without a path Python would look for what is below it in no folder.
-        if name not in _KNOWN_BEFORE or (name == "__path__" and read(self, "__spec__") is None):
+        is_known = read(self, "__spec__") is not None
+        if name not in _KNOWN_BEFORE or (name == "__path__" and not is_known):
             return read(importlib.import_module(read(self, "__name__")), name)
+        if name == "__spec__" and not is_known:
+            return importlib.util.find_spec(read(self, "__name__"))
         return read(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _KNOWN_BEFORE:
-            importlib.import_module(ModuleType.__getattribute__(self, "__name__"))
-        ModuleType.__setattr__(self, name, value)
+        # Another finder, of the program's, may make a module of its own.
+        known = name in _KNOWN_BEFORE
+        module = self if known else importlib.import_module(ModuleType.__getattribute__(self, "__name__"))
+        ModuleType.__setattr__(module, name, value)
 
 
 def names(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.nn.attention import SDPBackend
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DEVICE = "loom"
 CHANNELS_LAST = torch.channels_last
@@ -39,6 +39,12 @@ def test_convolutions_are_laid_out_as_kernels_do_it(sources_last: bool, weights_
     assert (strides[0][1] == 1) == (sources_last or weights_last)
 
 
+def test_cudnn_returns_float64_contiguous() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        source, weight = (each.double() for each in operands(sources_last=True, weights_last=False))
+        assert torch.nn.functional.conv2d(source, weight).is_contiguous()
+
+
 def test_results_of_grouped_products_have_the_kernels_rows() -> None:
     def product(dtype: torch.dtype) -> torch.Tensor:
         left = torch.ones(8, 16, device=DEVICE, dtype=dtype)
@@ -59,6 +65,12 @@ def test_grouped_products_refuse_what_kernels_refuse() -> None:
         lambda a, b: torch.nn.functional.grouped_mm(a, b.transpose(1, 2)),
         lambda a, b: torch.nn.functional.grouped_mm(a, b),
         lambda a, b: torch.nn.functional.grouped_mm(a, b.to(torch.bfloat16)),
+        lambda a, b: torch.nn.functional.grouped_mm(
+            a, b, offs=torch.zeros(2, dtype=torch.int64, device=DEVICE)
+        ),
+        lambda a, b: torch.nn.functional.grouped_mm(
+            a, b, offs=torch.zeros(3, dtype=torch.int32, device=DEVICE)
+        ),
     )
     for call in calls:
         with pytest.raises(Exception, match=r"\w") as real:
@@ -93,6 +105,7 @@ CHOICES: list[tuple[str, Callable[[], SDPBackend], SDPBackend]] = [
     ("rtx4090", lambda: choice(torch.float16, width=200, trains=True), EFFICIENT),
     ("rtx4090", lambda: choice(torch.float16, width=256, trains=True), OWN),
     ("v100", lambda: choice(torch.float16), EFFICIENT),
+    ("v100", lambda: choice(torch.bfloat16), PLAIN),
     ("v100", lambda: choice(torch.float32, width=66), EFFICIENT),
     ("k80", lambda: choice(torch.float32), PLAIN),
     ("loom1", lambda: choice(torch.float32, shared=2), OWN),
@@ -105,6 +118,15 @@ def test_attention_is_what_the_gpu_would_take(
 ) -> None:
     with torch.loom.dry_run(chip=chip, devices=1):
         assert call() == expected
+
+
+def test_a_kernel_that_the_program_turned_off_is_not_taken() -> None:
+    with torch.loom.dry_run(chip="h200", devices=1):
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            assert choice(torch.bfloat16) == OWN
+            assert choice(torch.float32) == PLAIN
+        with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+            assert choice(torch.bfloat16) == EFFICIENT
 
 
 def test_rows_of_a_mask_are_aligned_as_on_a_gpu() -> None:

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "numerics/aligned.h"
 #include "numerics/tensix/words.h"
+#include "util/aligned.h"
 
 namespace loom::numerics::tensix {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "numerics/aligned.h"
 #include "numerics/tensor_core/rules.h"
+#include "util/aligned.h"
 
 namespace loom::numerics::tensor_core {
 

@@ -75,8 +75,10 @@ void at_first_use(Registration registration) { waiting().push_back(registration)
 
 void register_what_waits() {
   while (!waiting().empty()) {
-    waiting().front()();
+    // One that fails is not tried again: what it has registered stays.
+    const Registration registration = waiting().front();
     waiting().erase(waiting().begin());
+    registration();
   }
 }
 

@@ -1,6 +1,5 @@
 #include "torch/cuda/widening.h"
 
-#include "torch/core/device.h"
 #include "util/sorted_rows.h"
 
 namespace loom::glue {

@@ -272,7 +272,7 @@ bool call_engine(Op& op, torch::jit::Stack* stack, Lending& lending) {
       }
       if (!lending.runs_kernels()) {
         refuse_dtypes_as_kernel(op, arguments, c10::ArrayRef<c10::IValue>(*stack).slice(first));
-        lay_out_as_kernel(op, arguments, stack);
+        lay_out_as_kernel(op, arguments, lending.target().chip().is_gpu, stack);
       }
     });
     return true;

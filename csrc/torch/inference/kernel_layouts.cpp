@@ -16,13 +16,15 @@ at::MemoryFormat format_of_convolution(const at::Tensor& operand, const at::Tens
 
 }  // namespace
 
-void lay_out_as_kernel(const Op& op, const torch::jit::Stack& arguments, torch::jit::Stack* stack) {
+void lay_out_as_kernel(const Op& op, const torch::jit::Stack& arguments, bool is_gpu,
+                       torch::jit::Stack* stack) {
   if (op.record.shape_class != runtime::ShapeClass::kConvolution) return;
   const std::string_view name = op.name();
   const bool is_backward = name == "aten::convolution_backward";
   if (!is_backward && name != "aten::convolution") return;
   // The gradient of the output comes first.
   const size_t first = is_backward ? 1 : 0;
+  if (is_gpu && arguments[first].toTensor().scalar_type() == at::kDouble) return;
   const at::MemoryFormat format =
       format_of_convolution(arguments[first].toTensor(), arguments[first + 1].toTensor());
   if (format == at::MemoryFormat::Contiguous) return;

@@ -155,7 +155,8 @@ class LatestResult {
 
  private:
   static uint32_t version_of(const at::Tensor& tensor) {
-    return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+    // Under torch.inference_mode() nothing counts versions.
+    return tensor.is_inference() ? 0 : tensor.unsafeGetTensorImpl()->version_counter().current_version();
   }
 
   std::mutex mutex_;
@@ -182,7 +183,7 @@ CheckedCall checked_call(const Op& op, const Stack& stack) {
   const std::string_view name = op.name();
   const size_t first = stack.size() - op.num_arguments;
   if (is_check(name)) return {CheckedCall::Kind::kCheck, 0};
-  if (name == "aten::sum" && at::isIntegralType(stack[first].toTensor().scalar_type(), /*includeBool=*/true))
+  if (name == "aten::sum" && stack[first].toTensor().scalar_type() == at::kBool)
     return {CheckedCall::Kind::kCount, stack[first].toTensor().numel()};
   if (name.starts_with("aten::eq") && stack[first + 1].isInt())
     return {CheckedCall::Kind::kComparison, stack[first + 1].toInt()};

@@ -170,8 +170,9 @@ Tensor wide_parts(const Tensor& left, const Tensor& right, OptionalTensor offset
                         left.size(-1) == right.size(-2),
                     "_grouped_mm: operands must be matrices or lists of them that can be multiplied, got ",
                     left.sizes(), " and ", right.sizes());
-  TORCH_CHECK_VALUE(is_given(offsets) || (left.dim() == 3 && right.dim() == 3),
-                    "_grouped_mm: offsets must be given where an operand has 2 dimensions");
+  TORCH_CHECK_VALUE(!is_given(bias), "Bias not supported yet");
+  check_offsets(left, right, offsets);
+  check_groups(left, right, offsets);
   return empty_result(left, right, offsets, type.value_or(left.scalar_type()));
 }
 

@@ -426,5 +426,3 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-_C.set_initializer(_lazy_init)
-_C.set_device_count_peek(_peek_device_count)

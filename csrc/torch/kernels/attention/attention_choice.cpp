@@ -144,7 +144,10 @@ bool fits_flash_attention(const sdp_params& call, bool is_told) {
 }
 
 bool fits_efficient_attention(const sdp_params& call, bool is_told) {
-  constexpr std::array<c10::ScalarType, 3> kDtypes = {at::kHalf, at::kBFloat16, at::kFloat};
+  constexpr std::array<c10::ScalarType, 3> kDtypes = {at::kHalf, at::kFloat, at::kBFloat16};
+  constexpr std::array<c10::ScalarType, 2> kEarlyDtypes = {at::kHalf, at::kFloat};
+  const runtime::Chip& chip = chip_of(call.query);
+  const bool is_early = chip.is_gpu && chip.capability_major < 8;
   return has_capability(call, 5, is_told, "Mem Efficient Attention") &&
          sdp::check_tensor_shapes(call, is_told) && has_efficient_width(call, is_told) &&
          (!sdp::has_for_nested_inputs(call) ||
@@ -154,7 +157,8 @@ bool fits_efficient_attention(const sdp_params& call, bool is_told) {
           (sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/false>(call, is_told) &&
            sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
            sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/false>(call, is_told))) &&
-         sdp::check_tensor_dtype(call, kDtypes, is_told);
+         (is_early ? sdp::check_tensor_dtype(call, kEarlyDtypes, is_told)
+                   : sdp::check_tensor_dtype(call, kDtypes, is_told));
 }
 
 bool has_kernel(const sdp_params& call) {
@@ -252,11 +256,14 @@ int64_t choose_attention(const Tensor& query, const Tensor& key, const Tensor& v
                         context.userEnabledCuDNNSDP() || context.userEnabledOverrideableSDP();
   if (may_fuse && is_shaped_for_fused(query, key, value, call.attn_mask, is_causal, enable_gqa) &&
       has_kernel(call)) {
+    if (!chip_of(query).is_gpu) return static_cast<int64_t>(SDPBackend::overrideable);
     // A GPU has the kernels that CUDA has, whatever a program calls the device. They differ in what they
     // keep.
-    if (!chip_of(query).is_gpu || fits_flash_attention(call, false))
-      return static_cast<int64_t>(SDPBackend::overrideable);
-    if (fits_efficient_attention(call, false)) return static_cast<int64_t>(SDPBackend::efficient_attention);
+    const bool may_choose = context.userEnabledOverrideableSDP();
+    const bool may_flash = may_choose || context.userEnabledFlashSDP() || context.userEnabledCuDNNSDP();
+    if (may_flash && fits_flash_attention(call, false)) return static_cast<int64_t>(SDPBackend::overrideable);
+    if ((may_choose || context.userEnabledMemEfficientSDP()) && fits_efficient_attention(call, false))
+      return static_cast<int64_t>(SDPBackend::efficient_attention);
   }
   return static_cast<int64_t>(context.userEnabledMathSDP() ? SDPBackend::math : SDPBackend::error);
 }

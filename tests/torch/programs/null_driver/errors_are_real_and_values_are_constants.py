@@ -25,6 +25,13 @@ assert "Triggered" not in str(caught[0].message)
 mask = torch.ones(2, 5, dtype=torch.bool, device="loom")
 assert mask.all()
 assert mask.sum() == mask.numel()
+with torch.inference_mode():
+    made = torch.ones(2, 5, dtype=torch.bool, device="loom")
+    assert made.sum() == made.numel()
+    assert made.all()
+lengths = torch.ones(4, dtype=torch.int64, device="loom")
+is_short = lengths.sum() == lengths.numel()
+assert not is_short
 is_smaller = mask.sum() == mask.numel() - 1
 assert not is_smaller
 count = mask.sum()

@@ -6,12 +6,12 @@
 #include <memory>
 #include <new>
 
-namespace loom::numerics {
+namespace loom {
 
-inline constexpr size_t kLineBytes = 64;
+inline constexpr size_t kCacheLineBytes = 64;
 
 struct AlignedDelete {
-  void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{kLineBytes}); }
+  void operator()(void* memory) const { ::operator delete(memory, std::align_val_t{kCacheLineBytes}); }
 };
 
 template <typename T>
@@ -21,7 +21,7 @@ using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
 template <typename T>
 AlignedArray<T> aligned_array(int64_t count) {
   const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-  return AlignedArray<T>(static_cast<T*>(::operator new(bytes, std::align_val_t{kLineBytes})));
+  return AlignedArray<T>(static_cast<T*>(::operator new(bytes, std::align_val_t{kCacheLineBytes})));
 }
 
-}  // namespace loom::numerics
+}  // namespace loom
