@@ -18,8 +18,9 @@ void warn_of_constant();
 // their first reads. Lines live as long as the process.
 std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
 
-// A call that may be a check that all elements pass: `all()`, or a sum of truth values that equals their number. Programs
-// stop, or take the slower way, where one does not, and so it is supposed that the latest passes.
+// A call that may be a check that all elements pass: `all()`, or a sum of truth values that equals their
+// number. Programs stop, or take the slower way, where one does not, and so it is supposed that the latest
+// passes.
 struct CheckedCall {
   enum class Kind { kNone, kCheck, kCount, kComparison } kind = Kind::kNone;
   int64_t number = 0;  // elements that are counted, or what is compared with
