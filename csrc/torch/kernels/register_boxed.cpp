@@ -37,8 +37,7 @@ void register_boxed_ops() {
   for (const auto& [name, overload] : kWholeOps) dense.implement({std::string("aten::") + name, overload});
   sparse.implement_all(kEngineSparseOps);
   sparse_csr.implement_all(kEngineSparseCsrOps);
-  // Ops that come later, from other libraries.
-  for (const auto key : {own_key(), sparse_key(), sparse_csr_key()}) fall_back(key, boxed({}));
+  for (const auto key : {sparse_key(), sparse_csr_key()}) fall_back(key, boxed({}));
 }
 
 }  // namespace
@@ -47,13 +46,8 @@ void register_boxed() {
   for (const char* name : {"_assert_async", "_assert_async.msg"}) {
     library(own_key()).impl(name, torch::CppFunction::makeFromBoxedFunction<&assert_async>());
   }
-  // The first op on a device makes a tensor.
-  auto& dispatcher = c10::Dispatcher::singleton();
-  Registrar dense(own_key(), boxed);
-  for (const auto& op : dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::BackendSelect)) {
-    const auto handle = dispatcher.findOp(op);
-    if (handle.has_value() && handle->hasKernelForDispatchKey(kEngineOps)) dense.implement(op);
-  }
+  // Ops that come later, from other libraries, and the first op on a device, if it makes a tensor.
+  fall_back(own_key(), boxed({}));
   at_first_use(register_boxed_ops);
 }
 
