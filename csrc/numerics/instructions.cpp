@@ -29,7 +29,7 @@ void multiply(const Matrices& operands, const Rule& rule, int64_t instruction_de
   const int64_t rows = operands.rows, columns = operands.columns;
   const int64_t depth = (operands.depth + instruction_depth - 1) / instruction_depth * instruction_depth;
   const int64_t width = best.core_panel_width, num_panels = (columns + width - 1) / width;
-  Packed left(true, rows * left_stride_of(depth), rows), right(false, num_panels * width * depth, num_panels);
+  Packed left(true, rows * row_stride_of(depth), rows), right(false, num_panels * width * depth, num_panels);
   best.core_pack_left(Reading::of(rule.a), operands.left, 0, rows, operands.depth, depth, left);
   share(num_panels, 4, [&](int64_t begin, int64_t end) {
     best.core_pack_right(Reading::of(rule.b), operands.right, begin, end, operands.depth, columns,
@@ -39,7 +39,7 @@ void multiply(const Matrices& operands, const Rule& rule, int64_t instruction_de
   product.left_values = left.values.get();
   product.left_exponents = left.left_exponents.get();
   product.left_ranges = left.ranges.get();
-  product.left_stride = left_stride_of(depth);
+  product.left_stride = row_stride_of(depth);
   product.right_values = right.values.get();
   product.right_exponents = right.right_exponents.get();
   product.right_ranges = right.ranges.get();

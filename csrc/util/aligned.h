@@ -1,4 +1,4 @@
-// Arrays that begin where a cache line does, so that no vector lies across two.
+// Arrays whose rows begin where a cache line does, so that no vector lies across two.
 #pragma once
 
 #include <cstddef>
@@ -23,5 +23,9 @@ AlignedArray<T> aligned_array(int64_t count) {
   const size_t bytes = static_cast<size_t>(count) * sizeof(T);
   return AlignedArray<T>(static_cast<T*>(::operator new(bytes, std::align_val_t{kCacheLineBytes})));
 }
+
+// Rows of so many values of 4 bytes are a line longer: at a power of two from each other they would take the
+// same sets of the caches.
+constexpr int64_t row_stride_of(int64_t count) { return count + int64_t{kCacheLineBytes} / 4; }
 
 }  // namespace loom

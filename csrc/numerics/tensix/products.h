@@ -84,10 +84,6 @@ struct Product {
   }
 };
 
-// The left operand's rows are a line longer than their depth: at a power of two from each other they would
-// take the same sets of the caches.
-constexpr int64_t left_stride_of(int64_t depth) { return depth + kFaceDepth; }
-
 // An operand laid out for the kernels; `right` for a given width of panels. `depth` is a multiple of 16. Low
 // parts only where a pass sees them.
 struct Packed {

@@ -15,10 +15,6 @@ struct Range {
   bool is_finite;
 };
 
-// The left operand's rows are a line longer than their depth: at a power of two from each other they would
-// take the same sets of the caches.
-constexpr int64_t left_stride_of(int64_t depth) { return depth + 16; }
-
 // An operand laid out: rows of the left one, panels of the right one, whose width the kernels say.
 struct Packed {
   Packed(bool is_left, int64_t count, int64_t num_ranges);

@@ -156,8 +156,8 @@ void check_ends(const Tensor& left, const Tensor& right, const Tensor& ends) {
 
 Tensor wide_parts(const Tensor& left, const Tensor& right, OptionalTensor offsets, OptionalTensor bias,
                   std::optional<Type> type) {
-  const bool has_ends = is_given(offsets) && offsets->dim() == 1 && offsets->scalar_type() == at::kInt;
   if (!left.is_meta()) {
+    const bool has_ends = is_given(offsets) && offsets->dim() == 1 && offsets->scalar_type() == at::kInt;
     if (has_ends) check_ends(left, right, offsets->contiguous());
     return at::_grouped_mm(left, right, offsets, bias, type);
   }

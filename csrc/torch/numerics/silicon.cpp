@@ -17,7 +17,7 @@ void multiply_silicon(const SiliconOperands& matrices, const tensix::Unit& unit,
   const int64_t rows = matrices.rows, depth = matrices.padded_depth, columns = matrices.columns;
   if (rows == 0 || columns == 0 || depth == 0) return;
   const int64_t width = best.tensix_panel_width, num_panels = (columns + width - 1) / width;
-  const int64_t left_stride = tensix::left_stride_of(depth);
+  const int64_t left_stride = row_stride_of(depth);
   // The passes alternate weights' parts, and then those of activations.
   tensix::Packed left(true, last_pass > 2, rows * left_stride, rows);
   tensix::Packed right(false, last_pass > 1, num_panels * width * depth, num_panels);
