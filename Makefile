@@ -13,6 +13,9 @@ CPP := $(shell find csrc -name '*.cpp' -o -name '*.h')
 GENERATED := $(wildcard csrc/*/generated/*.inc)
 NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 
+# Byte code is kept: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test fit site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
 	checkout-of-torch wheel-of-torch check-release release check-python docs lint format clean
 

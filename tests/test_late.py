@@ -138,6 +138,7 @@ def test_threads_wait_for_a_late_import(module: str) -> None:
     assert values == ["own"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["plan", "jiterator", "memory.viz", "sanitizer.cuda_names"])
 def test_import_of_torch_leaves_what_few_use(name: str) -> None:
     text = f"import sys, torch; torch.loom.Stream; print('torch_loom.device.{name}' in sys.modules)"
@@ -148,6 +149,7 @@ def test_import_of_torch_leaves_what_few_use(name: str) -> None:
     assert shown.stdout.strip() == "False"
 
 
+@pytest.mark.long
 def test_import_of_torch_leaves_the_module_of_the_devices() -> None:
     text = "import sys, torch; print([name for name in sys.modules if name.startswith('torch_loom.device')])"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCH_LOOM_")}

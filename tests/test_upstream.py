@@ -11,6 +11,7 @@ TEXT = (Path(__file__).parents[1] / "docs" / "upstream.md").read_text(encoding="
 SCRIPTS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", SCRIPTS, ids=range(len(SCRIPTS)))
 def test_the_fault_is_there(script: str) -> None:
     exec(compile(script, "docs/upstream.md", "exec"), {})

@@ -270,6 +270,7 @@ def test_import_time_alternates_and_drops_the_first(monkeypatch):
     assert (with_loom, without) == ([4, 5], [3, 6])
 
 
+@pytest.mark.long
 def test_import_time_compares_with_an_environment_that_lacks_torch_loom_alone():
     with import_time.environments() as (with_loom, without):
         assert {path.name for path in with_loom.iterdir()} > {path.name for path in without.iterdir()}

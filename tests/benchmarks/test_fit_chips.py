@@ -26,6 +26,7 @@ def fitted(folder: Path) -> dict[str, Any]:
     return reader.tomllib.loads((out / "t4.toml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_a_sample_gives_the_figures_that_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = fitted(tmp_path)
     kept = json.loads(FOUND.read_bytes())
@@ -38,6 +39,7 @@ def test_a_sample_gives_the_figures_that_are_kept(tmp_path: Path, capsys: pytest
     assert "**elementwise**" in out
 
 
+@pytest.mark.long
 def test_what_is_written_is_a_chip_within_limits(tmp_path: Path) -> None:
     fitted(tmp_path)
     chip = chips.load(tmp_path / "out" / "t4.toml")

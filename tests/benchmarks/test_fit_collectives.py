@@ -25,6 +25,7 @@ def made(fabric: str) -> list[fit_collectives.Row]:
     return rows
 
 
+@pytest.mark.long
 def test_protocols_are_found_again() -> None:
     rows = made("switched")
     found = fit_collectives.fit(fit_collectives.STARTS["switched"], [row for row in rows if row.is_fitted])

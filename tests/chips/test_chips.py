@@ -281,6 +281,7 @@ def test_import_reads_no_chip(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "import_reads_no_chip.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("env", "expected"),
     [
@@ -303,6 +304,7 @@ def test_what_the_devices_make_of_it(
     fork_loom(PROGRAMS / "what_the_devices_make_of_it.py", env, given=expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eager_malloc", ["0", "1"])
 def test_under_the_vendors_name(fork_python: PythonRunner, eager_malloc: str) -> None:
     fork_python(

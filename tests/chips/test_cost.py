@@ -53,6 +53,7 @@ def test_every_shipped_chip_has_a_model(name: str) -> None:
     assert 0 < found.cost(mm(512, 512, 512, "float16")).seconds < 1
 
 
+@pytest.mark.long
 @given(
     st.integers(1, 4096), st.integers(1, 4096), st.integers(1, 4096), st.sampled_from(["float32", "bfloat16"])
 )

@@ -434,6 +434,7 @@ def test_paged_memory_is_filled_and_multiplied() -> None:
     assert bytes(values) == b"\x07" * 64
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["loom", "cuda"])
 def test_kernels_are_registered_for_the_device(fork_python: PythonRunner, name: str) -> None:
     program = PROGRAMS / "registered.py"

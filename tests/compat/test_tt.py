@@ -47,6 +47,7 @@ def _run(model: nn.Module, **options: Any) -> torch.Tensor:
     return made
 
 
+@pytest.mark.long
 def test_values_are_those_of_the_model() -> None:
     model = _model()
     assert sys.modules["tt_torch"] is sys.modules["torch_plugin_tt"] is tt
@@ -62,6 +63,7 @@ def test_values_are_those_of_the_model() -> None:
         assert torch.allclose(gradient, parameter.grad, atol=0.5, rtol=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -147,6 +149,7 @@ def test_the_page_is_up_to_date() -> None:
     assert all(f"`{name}`" in page for name in (*EFFECTS, *DECLINED_OPTIONS, *DECLINED_NAMES))
 
 
+@pytest.mark.long
 def test_weights_have_formats_by_name(tmp_path: Path) -> None:
     model = _model()
     first, last = model[0].weight.detach().clone(), model[2].weight.detach().clone()  # type: ignore[index]

@@ -34,6 +34,7 @@ def test_fake_results_are_as_real_ones(warm_python: PythonRunner, name: str) -> 
     warm_python(PROGRAMS / "fake_results_are_as_real_ones.py", env, given=name)
 
 
+@pytest.mark.long
 def test_fake_results_of_attention_are_as_real_ones() -> None:
     with agreement.Agreement() as seen:
         for attention in agreement.attentions("loom"):

@@ -193,6 +193,7 @@ def test_results_of_attention_are_eagers_bits(maker: Callable[[], nn.Module], tm
     ],
     ids=["layer", "gelu", "encoder"],
 )
+@pytest.mark.long
 def test_a_layer_runs_as_one_op_where_eagers_does(maker: Callable[[], nn.Module], tmp_path: Path) -> None:
     torch.manual_seed(0)
     net, x = maker().to("loom").eval(), torch.randn(2, 9, 32, device="loom")

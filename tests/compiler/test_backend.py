@@ -85,6 +85,7 @@ def test_a_replay_reads_parameters_where_they_are() -> None:
     assert torch.loom.memory_allocated() - before < 512 * 512 * 4, "the graph has a copy of the weight"
 
 
+@pytest.mark.long
 def test_a_training_step_has_eagers_bits_dropout_included() -> None:
     ours, theirs = model(), model()
     compiled = torch.compile(ours, backend="loom")

@@ -72,6 +72,7 @@ def test_the_second_time_is_read_and_computes_the_same() -> None:
             assert torch.equal(got["runs"], want["runs"])
 
 
+@pytest.mark.long
 def test_another_graph_option_chip_shape_or_state_is_compiled() -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.ReLU()).eval()
     assert not compiled(net)[1]

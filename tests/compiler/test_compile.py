@@ -64,6 +64,7 @@ def ops(executable: torch_loom.Executable) -> dict[str, dict[str, Any]]:
     return {op["name"]: op for epoch in executable.plan["epochs"] for op in epoch["ops"]}
 
 
+@pytest.mark.long
 def test_exact_runs_have_eagers_bits(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> None:
     run = made(net, x)
     with torch.no_grad():

@@ -52,6 +52,7 @@ def _check(run: Callable[[Tensor, Tensor], Any]) -> None:
         torch.testing.assert_close(torch_loom.compile(net, (x,), cache=False)(x), net(x), rtol=0, atol=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", [_read_before, _dropped, _twice, _integers])
 def test_values_are_eagers(run: Callable[[Tensor, Tensor], Any]) -> None:
     _check(run)

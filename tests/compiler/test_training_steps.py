@@ -68,6 +68,7 @@ MAKERS: dict[str, Maker] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MAKERS)
 def test_steps_are_those_of_eager_mode(name: str) -> None:
     ours, theirs = net(), net()
@@ -109,6 +110,7 @@ def formats(run: torch_loom.Executable, *roles: str) -> set[tuple[str, str]]:
     return {(op["format"], op["fidelity"]) for op in ops if op["format"]}
 
 
+@pytest.mark.long
 def test_amp_levels_decide_the_optimizers_formats() -> None:
     after, found = {}, {}
     for level in (0, 1, 2):
@@ -167,6 +169,7 @@ def test_a_module_that_is_not_on_the_device_is_warned_of() -> None:
     assert torch.equal(model[0].weight, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm", [False, True])
 def test_adamw_has_the_bits_of_eager_with_the_same_options(norm: bool) -> None:
     ours, theirs = net(norm), net(norm)
@@ -177,6 +180,7 @@ def test_adamw_has_the_bits_of_eager_with_the_same_options(norm: bool) -> None:
     assert all(torch.equal(*pair) for pair in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -67,10 +67,12 @@ def test_only_devices_in_use_have_a_context(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "only_devices_in_use_have_a_context.py", NAME)
 
 
+@pytest.mark.long
 def test_an_op_without_a_kernel_for_cuda_has_none(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "an_op_without_a_kernel_for_cuda_has_none.py", {"TORCH_LOOM_DEVICE_NAME": "cuda"})
 
 
+@pytest.mark.long
 def test_medians_of_repeated_slices(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "medians_of_repeated_slices.py")
 
@@ -79,5 +81,6 @@ def test_outs_of_own_kernels(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "outs_of_own_kernels.py")
 
 
+@pytest.mark.long
 def test_compiled_conversions(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "compiled_conversions.py")

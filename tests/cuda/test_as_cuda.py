@@ -31,6 +31,7 @@ def test_softmax_converts_on_the_way(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "softmax_converts_on_the_way.py", NAME)
 
 
+@pytest.mark.long
 def test_streams_graphs_and_errors(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "streams_graphs_and_errors.py", NAME)
 
@@ -73,6 +74,7 @@ def test_loom_run(tmp_path: Path, launch: list[str]) -> None:
     assert "cuda:0 3 atom ['--chip', 'theirs']" in done.stdout
 
 
+@pytest.mark.long
 def test_no_devices_is_said_in_torch_cudas_words(fork_python: PythonRunner) -> None:
     fork_python(
         PROGRAMS / "no_devices_is_said_in_torch_cudas_words.py",

@@ -15,6 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "attention_choice"
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB"}
 
 
+@pytest.mark.long
 def test_the_kernel_is_the_one_that_cuda_takes(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_kernel_is_the_one_that_cuda_takes.py", env=NAME)
 

@@ -12,6 +12,7 @@ from tests.conftest import PythonRunner
 PROGRAM = Path(__file__).parent / "programs" / "capacity" / "what_a_card_reports_and_has.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("settings", "total_mib", "context_mib", "driver_mib"),
     [

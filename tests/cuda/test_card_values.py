@@ -26,6 +26,7 @@ def digests(run: PythonRunner, **env: str) -> dict[str, str]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", ["h200", "h100"])
 def test_results_are_those_of_the_card(warm_python: PythonRunner, chip: str) -> None:
     found = digests(warm_python, TORCH_LOOM_CHIP=chip)
@@ -33,6 +34,7 @@ def test_results_are_those_of_the_card(warm_python: PythonRunner, chip: str) -> 
     assert {name for name, digest in found.items() if digest != MEASURED[name]} == set()
 
 
+@pytest.mark.long
 def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner) -> None:
     """Sums over several blocks depend on how many cores there are: the test above tells orders apart."""
     found = digests(warm_python, TORCH_LOOM_CHIP="t4")
@@ -47,6 +49,7 @@ def test_each_device_adds_in_its_order(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "each_device_adds_in_its_order.py", env)
 
 
+@pytest.mark.long
 def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None:
     """Uniform bits, masks of dropout and attention, permutations, choices; and how far the offset moves."""
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
@@ -56,5 +59,6 @@ def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None
     assert {name for name, digest in found.items() if digest != wanted[name]} == set()
 
 
+@pytest.mark.long
 def test_outs_views_and_shapes_are_those_of_other_devices(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "outs_and_views.py", {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"})

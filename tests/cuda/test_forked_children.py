@@ -54,6 +54,7 @@ def ask(fork_python: PythonRunner, usable: set[str], env: dict[str, str]) -> Non
     fork_python(PROGRAMS / "questions.py", env, given=(SENTENCE, questions, usable))
 
 
+@pytest.mark.long
 def test_what_starts_the_driver_is_a_first_use(fork_python: PythonRunner) -> None:
     ask(fork_python, START_NOTHING, NAME)
 
@@ -70,10 +71,12 @@ def test_another_name_of_the_device_asks_no_driver(fork_loom: PythonRunner) -> N
     fork_loom(PROGRAMS / "another_name_of_the_device_asks_no_driver.py")
 
 
+@pytest.mark.long
 def test_loader_workers_use_the_devices_where_the_parent_has_not(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "loader_workers_use_the_devices_where_the_parent_has_not.py", BY_NVML)
 
 
+@pytest.mark.long
 def test_loader_workers_are_refused_after_a_question(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "loader_workers_are_refused_after_a_question.py", NAME, given=SENTENCE)
 

@@ -19,5 +19,6 @@ def test_errors_are_raised_at_the_call(fork_python: PythonRunner, stream: str) -
     fork_python(PROGRAMS / "errors_are_raised_at_the_call.py", NAME, given=stream == "side")
 
 
+@pytest.mark.long
 def test_what_cuda_computes(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "what_cuda_computes.py", NAME)

@@ -24,6 +24,7 @@ NOT_CALLED = {
 }
 
 
+@pytest.mark.long
 def test_every_name_is_there(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "every_name_is_there.py", NAME, given=set(LEFT_OUT))
 
@@ -35,6 +36,7 @@ def test_questions_without_arguments_are_answered(fork_python: PythonRunner) -> 
     )
 
 
+@pytest.mark.long
 def test_functions_that_have_a_counterpart_are_that(fork_python: PythonRunner) -> None:
     fork_python(
         PROGRAMS / "functions_that_have_a_counterpart_are_that.py", {**NAME, "TORCH_LOOM_DEVICES": "2"}

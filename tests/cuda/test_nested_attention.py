@@ -18,6 +18,7 @@ def test_output_and_gradients(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "output_and_gradients.py", env=NAME)
 
 
+@pytest.mark.long
 def test_a_part_of_a_nested_tensor(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "a_part_of_a_nested_tensor.py", env=NAME)
 
@@ -31,10 +32,12 @@ def test_the_choice_is_cudas(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_choice_is_cudas.py", env=NAME)
 
 
+@pytest.mark.long
 def test_one_command(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "one_command.py", env=NAME)
 
 
+@pytest.mark.long
 def test_the_mask_of_dropout(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_mask_of_dropout.py", env=NAME)
 

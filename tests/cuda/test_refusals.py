@@ -23,11 +23,13 @@ def test_calls_that_cuda_has_no_kernel_for(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "calls_that_cuda_has_no_kernel_for.py", NAME)
 
 
+@pytest.mark.long
 def test_linear_algebra_names_cudas_kernels(warm_python: PythonRunner) -> None:
     """In the order of CUDA's checks: shapes first, then the dtype, and of nothing often none."""
     warm_python(PROGRAMS / "linear_algebra_names_cudas_kernels.py", NAME)
 
 
+@pytest.mark.long
 def test_sums_of_matrices_by_row(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "sums_of_matrices_by_row.py", NAME)
 
@@ -67,6 +69,7 @@ def test_the_table_is_what_cuda_takes(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_table_is_what_cuda_takes.py", NAME)
 
 
+@pytest.mark.long
 def test_refused_ops_are_the_cpus_alone() -> None:
     """Ops without a kernel for CUDA are those that PyTorch declares none for."""
     folder = Path(torchgen.__file__).parent / "packaged/ATen/native"

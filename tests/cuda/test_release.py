@@ -30,6 +30,7 @@ def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "the_running_release_is_known.py", NAME)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
@@ -72,6 +73,7 @@ def test_gradients_are_exchanged_in_bfloat16(warm_python: PythonRunner, tmp_path
     warm_python(PROGRAMS / "gradients_are_exchanged_in_bfloat16.py", NAME, given=str(tmp_path))
 
 
+@pytest.mark.long
 def test_one_device_unless_more_are_asked_for(fork_python: PythonRunner) -> None:
     devices = PROGRAMS / "number_of_devices.py"
     fork_python(devices, NAME, given=1)

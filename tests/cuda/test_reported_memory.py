@@ -14,6 +14,7 @@ NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
+@pytest.mark.long
 def test_memory_of_a_step(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#74443: what a forward and a backward pass leave, beside workspaces."""
     warm_python(PROGRAMS / "memory_of_a_step.py", NAME)
@@ -24,11 +25,13 @@ def test_memory_of_streams_that_nobody_uses_again(warm_python: PythonRunner) -> 
     warm_python(PROGRAMS / "memory_of_streams_that_nobody_uses_again.py", NAME)
 
 
+@pytest.mark.long
 def test_pinned_memory_is_a_power_of_two(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#95823."""
     warm_python(PROGRAMS / "pinned_memory_is_a_power_of_two.py", NAME)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("divisions", "reserved_mib"), [(1, 514), (2, 768)])
 def test_rounding_to_divisions(warm_python: PythonRunner, divisions: int, reserved_mib: int) -> None:
     """pytorch/pytorch#161139."""
@@ -39,11 +42,13 @@ def test_rounding_to_divisions(warm_python: PythonRunner, divisions: int, reserv
     )
 
 
+@pytest.mark.long
 def test_words_of_a_limit(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#111363, #107667."""
     warm_python(PROGRAMS / "words_of_a_limit.py", {**NAME, "TORCH_LOOM_MEMORY": "16GiB"})
 
 
+@pytest.mark.long
 def test_a_block_that_waits_for_a_stream_is_waited_for(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#189504."""
     warm_python(
@@ -51,6 +56,7 @@ def test_a_block_that_waits_for_a_stream_is_waited_for(warm_python: PythonRunner
     )
 
 
+@pytest.mark.long
 def test_an_error_holds_the_memory_of_its_frames(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#27600, #18853."""
     warm_python(
@@ -58,16 +64,19 @@ def test_an_error_holds_the_memory_of_its_frames(warm_python: PythonRunner) -> N
     )
 
 
+@pytest.mark.long
 def test_peaks_of_optimizers(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#97712: a step over lists of tensors has results of the size of all parameters."""
     warm_python(PROGRAMS / "peaks_of_optimizers.py", NAME)
 
 
+@pytest.mark.long
 def test_memory_runs_out_in_a_capture(warm_python: PythonRunner) -> None:
     """pytorch/pytorch#76247."""
     warm_python(PROGRAMS / "memory_runs_out_in_a_capture.py", NAME)
 
 
+@pytest.mark.long
 def test_a_canary_outlives_a_retry(warm_python: PythonRunner) -> None:
     """ROCm/legacy-rocm-build#6603, with the figures of PyTorch's allocator."""
     warm_python(
@@ -80,6 +89,7 @@ def test_a_canary_outlives_a_retry(warm_python: PythonRunner) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, EXPANDABLE], ids=["plain", "expandable"])
 def test_holes_between_blocks_are_given_back(warm_python: PythonRunner, settings: dict[str, str]) -> None:
     """pytorch/pytorch#96995."""
@@ -89,6 +99,7 @@ def test_holes_between_blocks_are_given_back(warm_python: PythonRunner, settings
     )
 
 
+@pytest.mark.long
 def test_history_of_an_expandable_segment(warm_python: PythonRunner) -> None:
     """What a snapshot shows of pages that come and go, in CUDA's order."""
     warm_python(PROGRAMS / "history_of_an_expandable_segment.py", {**NAME, **EXPANDABLE})

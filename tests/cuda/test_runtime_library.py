@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 PROGRAMS = Path(__file__).parent / "programs" / "runtime_library"
@@ -15,10 +17,12 @@ def test_errors_have_cudas_numbers_and_texts(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "errors_have_cudas_numbers_and_texts.py", NAME)
 
 
+@pytest.mark.long
 def test_profiles_are_started_and_stopped(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "profiles_are_started_and_stopped.py", NAME)
 
 
+@pytest.mark.long
 def test_streams_by_handle(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "streams_by_handle.py", NAME)
 

@@ -15,16 +15,19 @@ def environment(chip: str) -> dict[str, str]:
     return {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "1GiB", "TORCH_LOOM_CHIP": chip}
 
 
+@pytest.mark.long
 def test_cutlass_on_ampere(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "cutlass_on_ampere.py", environment("a100"), is_autoloading=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", ["a100", "h200"])
 def test_cusparselt(fork_python: PythonRunner, chip: str) -> None:
     """The default way of ``to_sparse_semi_structured``."""
     fork_python(PROGRAMS / "cusparselt.py", environment(chip), is_autoloading=True)
 
 
+@pytest.mark.long
 def test_cutlass_is_refused_by_later_cards(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "cutlass_is_refused_by_later_cards.py", environment("h200"), is_autoloading=True)
 

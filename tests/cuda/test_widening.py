@@ -22,6 +22,7 @@ def test_the_table_has_what_only_cuda_takes(run_python: PythonRunner) -> None:
     assert ops > 45
 
 
+@pytest.mark.long
 def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
     """In place, with `out=`, with gradients, captured, and in dtypes that depend."""
     fork_python(PROGRAMS / "calls_on_dtypes_that_the_cpu_lacks.py", NAME)

@@ -73,6 +73,7 @@ def test_under_the_name_rbln(fork_python) -> None:
     assert any("under_the_name_rbln.py" in line for line in lines)
 
 
+@pytest.mark.long
 def test_rbln_refuses_what_its_variable_names(fork_python) -> None:
     name = {"TORCH_LOOM_DEVICE_NAME": "rbln"}
     fork_python(
@@ -86,6 +87,7 @@ def test_rbln_refuses_what_its_variable_names(fork_python) -> None:
     assert "TORCH_RBLN_DISABLE_FALLBACK='everything': no such word: 'everything'" in bad.stderr
 
 
+@pytest.mark.long
 def test_level_of_the_log(fork_loom) -> None:
     shown = fork_loom(PROGRAMS / "level_of_the_log.py", {**ATOM, "TORCH_LOOM_LOG_LEVEL": "INFO"})
     assert shown.stderr.startswith("[TORCH-LOOM][INFO] `aten::exp` op ran on CPU instead of LOOM\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 import torch
 from captured_graph import captured, ones
 
@@ -45,6 +46,7 @@ def test_memory_freed_in_the_capture_is_used_again_inside_the_pool() -> None:
     assert other.count_nonzero().item() == 0
 
 
+@pytest.mark.long
 def test_memory_goes_back_when_the_last_graph_and_tensor_are_gone() -> None:
     loom.synchronize()
     gc.collect()

@@ -94,6 +94,7 @@ def test_kinds_are_all_named() -> None:
     assert tuple(kinds()) == KINDS
 
 
+@pytest.mark.long
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_arrives(peer: Peer, kind: str) -> None:
@@ -365,6 +366,7 @@ def _wait(stream: Any, event: Any) -> None:
     stream.synchronize()
 
 
+@pytest.mark.long
 def test_events_that_cannot_be_shared() -> None:
     with pytest.raises(ValueError, match="interprocess=True"):
         loom.Event().ipc_handle()
@@ -379,6 +381,7 @@ def test_events_that_cannot_be_shared() -> None:
         loom.Event.from_ipc_handle("loom", handle)
 
 
+@pytest.mark.long
 def test_a_killed_process() -> None:
     before = loom.memory_allocated()
     peer = Peer()
@@ -407,6 +410,7 @@ def test_a_killed_process() -> None:
         stream.synchronize()
 
 
+@pytest.mark.long
 def test_many_times_without_growth(peer: Peer) -> None:
     def send_one() -> None:
         peer(ipc_peer.keep, "x", torch.ones(MIB // 4, device="loom"))

@@ -46,6 +46,7 @@ def on(*tensors: torch.Tensor) -> list[torch.Tensor]:
     return [tensor.to("loom") for tensor in tensors]
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
 def test_broadcasting_strides_and_keywords(cache: Path) -> None:
     axpy = _create_jit_fn(AXPY, alpha=1.0)
@@ -65,6 +66,7 @@ def test_broadcasting_strides_and_keywords(cache: Path) -> None:
     assert sorted(path.suffix for path in cache.iterdir()) == ["", ".sha256", ".so"]
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
 @pytest.mark.parametrize(
     ("first", "second", "common"),
@@ -93,6 +95,7 @@ def test_a_tensor_without_dimensions_does_not_widen() -> None:
         assert _common_dtype(tensors) == expected
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_multi_output_jit_fn")
 def test_multiple_outputs_and_helpers() -> None:
     code = """
@@ -107,6 +110,7 @@ def test_multiple_outputs_and_helpers() -> None:
         _create_multi_output_jit_fn(code, 9)
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
 def test_it_is_one_kernel_on_the_current_stream(gate: Gate) -> None:
     axpy = _create_jit_fn(AXPY, alpha=1.0)
@@ -146,6 +150,7 @@ def test_in_a_graph() -> None:
     assert z.tolist() == [6.0] * 4
 
 
+@pytest.mark.long
 def test_what_fails_in_the_code_is_raised_where_it_is_waited_for() -> None:
     divide = _create_jit_fn(DIVIDE)
     x, zero, lowest, minus = on(*(torch.tensor([v]) for v in (1, 0, -(2**63), -1)))
@@ -161,6 +166,7 @@ def test_what_fails_in_the_code_is_raised_where_it_is_waited_for() -> None:
     assert divide(x, minus).tolist() == [-1]
 
 
+@pytest.mark.long
 def test_errors_name_what_is_wrong() -> None:
     (x,) = on(torch.ones(2))
     axpy = _create_jit_fn(AXPY, alpha=1.0)
@@ -248,6 +254,7 @@ def copied(path: Path, source: str) -> Path:
     return Path(shutil.copy(source, path.with_name("other.so")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_library_is_made_again(fork_loom: PythonRunner, tmp_path: Path, damage: str) -> None:
     env = {"TORCH_LOOM_KERNEL_CACHE": os.fspath(tmp_path / "cache")}
@@ -362,6 +369,7 @@ extern "C" __global__ void add(const float* a, const float* b, float* c, int n, 
 """
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda._compile_kernel")
 def test_compile_kernel() -> None:
     add = loom._compile_kernel(KERNEL, "add")

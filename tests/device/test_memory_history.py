@@ -44,6 +44,7 @@ def trace(snapshot: dict[str, Any], device: int = 0) -> list[tuple[str, int]]:
     return [(entry["action"], entry["size"]) for entry in snapshot["device_traces"][device]]
 
 
+@pytest.mark.long
 @pytest.mark.exercises(
     "torch.cuda.memory._record_memory_history",
     "torch.cuda.memory._snapshot",

@@ -109,6 +109,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("update", WAYS)
 def test_an_update_by_hand_is_a_step_however_it_is_written(update: Callable[[nn.Module], None]) -> None:
     def program() -> None:

@@ -137,6 +137,7 @@ def test_ids_are_those_of_no_earlier_profile() -> None:
         seen |= ids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clock", ["simulated", "wall"])
 def test_the_rows_of_the_device_begin_with_the_profile(clock: str, fork_python: PythonRunner) -> None:
     """However much longer than the device the host has worked before: a simulated clock is behind it then."""

@@ -367,6 +367,7 @@ def _bytes(operand: regions.Operand) -> set[int]:
     }
 
 
+@pytest.mark.long
 def test_overlap_is_exact() -> None:
     numbers = random.Random(0)
     both = [0, 0]

@@ -283,6 +283,7 @@ def test_a_reader_detaches_itself_while_others_tell_it(request: pytest.FixtureRe
             done.result()
 
 
+@pytest.mark.long
 def test_readers_come_and_go_while_threads_issue() -> None:
     is_over = threading.Event()
     failures = []

@@ -26,6 +26,7 @@ def test_values_in_the_order_of_chaos(fork_loom: PythonRunner, seed: str) -> Non
     fork_loom(PROGRAMS / "collectives.py", {**SETTINGS, **settings}, given=("loom", 2))
 
 
+@pytest.mark.long
 def test_a_collective_begins_when_the_latest_rank_is_ready(fork_loom: PythonRunner) -> None:
     modes = [{}, {"TORCH_LOOM_LAUNCH": "blocking"}]
     modes += [{"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": seed} for seed in ("1", "2")]

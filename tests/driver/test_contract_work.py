@@ -153,6 +153,7 @@ def test_a_kernel_cannot_wait_for_itself(chip: Chip) -> None:
         chip.driver.submit(stream, lambda: chip.driver.synchronize_stream(stream))
 
 
+@pytest.mark.long
 def test_submit_waits_for_room(chip: Chip) -> None:
     """submit: Blocks only where very many commands are queued."""
     stream, log, num_queued = chip.driver.create_stream(0, 0, False), Log(), 20000

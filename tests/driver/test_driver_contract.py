@@ -122,6 +122,7 @@ def test_libraries_without_a_driver(tmp_path: Path) -> None:
         driver.create(empty, 1, 1 << 30)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [

@@ -50,6 +50,7 @@ def test_a_program_runs_on_it(tiny: str, warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "a_program_runs_on_it.py", {"TORCH_LOOM_DRIVER": tiny})
 
 
+@pytest.mark.long
 def test_it_is_given_the_programs_clock(tiny: str) -> None:
     chip = Chip(tiny)
     start, end, stream = chip.driver.create_event(), chip.driver.create_event(), chip.driver.create_stream(0)

@@ -125,6 +125,7 @@ def test_programs(image: Path, place: tuple[Any, ...], value: Any) -> None:
     ],
     ids=str,
 )
+@pytest.mark.long
 def test_specs(image: Path, place: tuple[Any, ...], value: Any) -> None:
     with pytest.raises(ImageError):
         used(forged(image, ("specs", *place), value))
@@ -188,6 +189,7 @@ def test_ops_that_do_more_than_compute_are_refused(name: str) -> None:
         op_of(name)
 
 
+@pytest.mark.long
 def test_what_depends_on_the_values_of_inputs_stays_its_error(image: Path) -> None:
     with pytest.raises(IndexError):
         torch_loom.Executable.load(image)(X, I + 2**40)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import PythonRunner
 
 FOLDER = Path(__file__).parent
 MEASURED = json.loads((FOLDER / "card_blocks.json").read_text(encoding="utf-8"))["results"]
 
 
+@pytest.mark.long
 def test_blocks_are_multiplied_as_on_the_card(warm_python: PythonRunner) -> None:
     """Of each format: one instruction and several, of one warp and of a group; chains; TF32 in parts."""
     env = {

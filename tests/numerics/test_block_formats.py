@@ -209,6 +209,7 @@ def test_gradients_of_layers_are_converted_in_a_context() -> None:
     assert torch.allclose(x.grad, gradient @ weight, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.long
 def test_conversion_is_an_op_with_gradients_that_compiles() -> None:
     x = samples(5, 4, 64).requires_grad_()
     torch.library.opcheck(torch.ops.loom_numerics.block_scaled.default, (x, "NVFP4"))

@@ -58,6 +58,7 @@ def test_float8(left: str, right: str, depth: int, is_fast: bool) -> None:
     assert digest(sums) == MEASURED["results"][name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "size",
     ["16x3072x16", "16x8192x16", "64x16384x64", "8x4096x1024", "128x8192x256", "512x8192x512", "1x8192x4096"],

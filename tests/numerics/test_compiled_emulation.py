@@ -62,6 +62,7 @@ def test_a_compiled_function_follows_the_context() -> None:
             assert torch.equal(compiled(x, w), function(x, w))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_compiled_function_makes_its_context(grad: bool) -> None:
     torch._dynamo.reset()
@@ -80,6 +81,7 @@ def test_a_compiled_function_makes_its_context(grad: bool) -> None:
     assert not torch.equal(got, quantize(got, B8))
 
 
+@pytest.mark.long
 def test_paths_of_compiled_modules_are_those_of_the_model() -> None:
     torch._dynamo.reset()
     model, x = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 16)), random(4, 16)

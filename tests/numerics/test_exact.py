@@ -87,6 +87,7 @@ def test_special_blocks(fmt: DataFormat) -> None:
         assert_exact(fmt, blocks.roll(shift, 1))
 
 
+@pytest.mark.long
 @pytest.mark.sampled(5)
 @FORMATS
 def test_several_rows_in_a_vector(fmt: DataFormat) -> None:
@@ -237,6 +238,7 @@ def test_fast_matmul_is_a_matmul_over_masked_operands(fidelity: MathFidelity) ->
         assert torch.equal(out, numerics.quantize(rounded, DataFormat.Bfp8_b))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", FIDELITIES, ids=str)
 def test_fast_matmul_is_within_its_bound(fidelity: MathFidelity) -> None:
     left, right = spread(9, 300, 1), spread(300, 19, 2)

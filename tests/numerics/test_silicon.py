@@ -101,6 +101,7 @@ def test_a_million_products(name: str, dst: int, chip: int) -> None:
 CHAINS = [("Float16_b", BF16), ("Float16_b", FP32), ("Tf32", FP32), ("Float16", FP16), ("Lf8", FP32)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernels", ["baseline", "avx2", "avx512"])
 @pytest.mark.parametrize("passes", [1, 2, 3, 4])
 @pytest.mark.parametrize(("name", "dst"), CHAINS)

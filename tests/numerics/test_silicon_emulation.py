@@ -107,6 +107,7 @@ def test_blocks_of_k_wait_in_the_results_format() -> None:
         assert not torch.equal(torch.matmul(a, b), waiting)
 
 
+@pytest.mark.long
 def test_silicon_trains_and_compiles() -> None:
     model = emulate(nn.Sequential(nn.Linear(32, 48), nn.ReLU(), nn.Linear(48, 4)), B8, mode="silicon")
     x = random(6, 32)

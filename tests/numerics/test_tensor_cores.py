@@ -217,6 +217,7 @@ def test_bad_input() -> None:
         torch.ones(4, 4).bfloat16() @ torch.ones(4, 4).bfloat16()
 
 
+@pytest.mark.long
 def test_a_setting_makes_products_the_chips(warm_python: PythonRunner) -> None:
     env = {"TORCH_LOOM_MATMUL": "tensor_core", "TORCH_LOOM_CHIP": "h100"}
     result = warm_python(PROGRAMS / "products_by_setting.py", env)

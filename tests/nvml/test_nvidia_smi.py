@@ -106,6 +106,7 @@ def test_queries(under_loom_run: Environment) -> None:
     assert re.fullmatch(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\n", times)
 
 
+@pytest.mark.long
 def test_every_field_of_the_help_has_a_value(under_loom_run: Environment) -> None:
     environment = under_loom_run()
     for query in (

@@ -78,6 +78,7 @@ def test_forms_of_an_op_belong_to_its_family(op: str, expected: str) -> None:
     assert ops.family_of(op).shape_class == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", ["aten::add.Tensor", "aten::index.Tensor", "aten::fill_.Tensor", "aten::mm"])
 def test_cpp_reads_what_the_table_says(op: str) -> None:
     name, _, overload = op.partition(".")

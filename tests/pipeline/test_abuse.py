@@ -36,6 +36,7 @@ _BODIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
 def test_ctrl_c_ends_the_pipeline(body: str, fork_loom: PythonRunner) -> None:
     done = fork_loom(PROGRAMS / "ctrl_c.py", given=body)
@@ -147,6 +148,7 @@ def test_a_stage_that_was_left_behind_is_not_used_twice() -> None:
     assert pipeline.shutdown()
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_in_silence_is_found(pipelines: list[Pipeline]) -> None:
     outputs: queue.Queue[Any] = queue.Queue()
     pipeline = Pipeline(adders())

@@ -71,6 +71,7 @@ def test_a_fork_has_neither_the_devices_nor_the_pipeline() -> None:
     assert pybuda.run_inference().get(timeout=60)[0].shape == (2, SIZE)
 
 
+@pytest.mark.long
 def test_a_full_disk_leaves_the_image_that_was_there(tmp_path: Path) -> None:
     path, x = tmp_path / "m.tti", torch.rand(2, SIZE)
     device = pybuda.TTDevice(

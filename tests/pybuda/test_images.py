@@ -64,6 +64,7 @@ def test_images_that_cannot_be(tmp_path: Path) -> None:
         pybuda.TTDevice.load_image(img_path=path)
 
 
+@pytest.mark.long
 def test_an_image_may_be_verified(tmp_path: Path) -> None:
     device = pybuda.TTDevice("tt0", module=Projection("m"), **CHIP)
     x = torch.rand(2, SIZE)

@@ -193,6 +193,7 @@ class _InPlace(nn.Module):
         return flat.view_as(x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_plain", [True, False])
 def test_one_export_at_most(is_plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOOM_COMPILE_CACHE", str(tmp_path))

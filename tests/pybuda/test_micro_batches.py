@@ -53,6 +53,7 @@ def _run(module: pybuda.Module, *given: torch.Tensor, **device: Any) -> torch.Te
     return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devtype", [pybuda.BackendType.Golden, pybuda.BackendType.Silicon])
 def test_samples_of_an_attention_are_apart(devtype: pybuda.BackendType) -> None:
     device = {"devtype": devtype, "arch": pybuda.BackendDevice.Wormhole_B0}
@@ -72,6 +73,7 @@ def test_constants_are_where_the_module_runs() -> None:
     assert torch.equal(_run(Scaled("s"), x), 2 * x + 3)
 
 
+@pytest.mark.long
 def test_samples_have_one_dropout(tmp_path: Path) -> None:
     class Dropped(pybuda.PyBudaModule):
         def forward(self, x: Any) -> Any:
@@ -91,6 +93,7 @@ def test_samples_have_one_dropout(tmp_path: Path) -> None:
     assert torch.equal(pybuda.run_inference(_sequential=True).get(timeout=60)[0].value(), got)
 
 
+@pytest.mark.long
 def test_images_and_tapped_values_have_all_samples(tmp_path: Path) -> None:
     x = torch.rand(3, 64, SIZE)
     module = Attention("a")
@@ -111,6 +114,7 @@ def test_images_and_tapped_values_have_all_samples(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_training_adds_the_gradients_of_samples() -> None:
     x = torch.randn(3, 64, SIZE)
     module = Attention("a")

@@ -285,6 +285,7 @@ def test_configuration() -> None:
     assert _get_global_compiler_config().balancer_policy == "default"
 
 
+@pytest.mark.long
 def test_silicon_of_a_tensix_chip_computes_in_its_formats() -> None:
     x = torch.rand(4, SIZE)
     module = Projection("m")

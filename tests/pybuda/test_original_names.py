@@ -101,6 +101,7 @@ def test_values_are_compared_with_golden_ones() -> None:
         assert not compare_tensor_to_golden("x", x, -x, warning_only=True)
 
 
+@pytest.mark.long
 def test_pybuda_compile_gives_outputs_graph_and_plan(tmp_path: Path) -> None:
     tt0 = pybuda.TTDevice("tt0", module=Product("m"), devtype=pybuda.BackendType.Golden)
     x = pybuda.Tensor.create_from_torch(torch.rand(1, 32, 32))
@@ -131,6 +132,7 @@ def test_pybuda_compile_takes_one_sample_of_any_size() -> None:
     assert made.outputs[0].shape == (1, 1, 8, 32)
 
 
+@pytest.mark.long
 def test_pybuda_compile_verifies_in_pytorchs_numbers() -> None:
     chip = pybuda.BackendDevice.Wormhole_B0
     tt0 = pybuda.TTDevice("tt0", module=Product("m"), devtype=pybuda.BackendType.Silicon, arch=chip)

@@ -124,6 +124,7 @@ def test_descriptors_boards_and_harvested_rows(tmp_path: Path) -> None:
         planned(tmp_path / "d", backend_device_descriptor_path=str(tmp_path / "none.yaml"))
 
 
+@pytest.mark.long
 def test_overrides_and_breaks(tmp_path: Path) -> None:
     pybuda.override_op_size("floor.ground", (2, 1))
     pybuda.config.override_op_placement("floor.upper", start=(3, 2))
@@ -149,6 +150,7 @@ def test_overrides_and_breaks(tmp_path: Path) -> None:
         pybuda.config.override_u_kt("floor.ground", 4)
 
 
+@pytest.mark.long
 def test_overrides_are_for_the_device_that_has_the_op(tmp_path: Path) -> None:
     pybuda.set_configuration_options(backend_output_dir=str(tmp_path))
     pybuda.override_op_size("mine", (1, 1))
@@ -171,6 +173,7 @@ def test_overrides_are_for_the_device_that_has_the_op(tmp_path: Path) -> None:
     assert not (tmp_path / "host").exists()
 
 
+@pytest.mark.long
 def test_performance_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for level, names in (
@@ -191,6 +194,7 @@ def test_performance_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (tmp_path / "tt_build/tt0/perf_trace.json").exists()
 
 
+@pytest.mark.long
 def test_images_obey_the_configuration(tmp_path: Path) -> None:
     pybuda.set_configuration_options(balancer_policy="MinimizeGrid")
     pybuda.override_op_size("floor.upper", (1, 2))

@@ -122,6 +122,7 @@ def test_a_function_without_counterpart_warns(name: str, call: Callable[[], None
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLAN)
 def test_the_compiler_gets_a_setting(name: str) -> None:
     def options() -> dict[str, Any]:
@@ -186,6 +187,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_mixed_precision_decides_runs_as_images(rule: str, tmp_path: Path) -> None:
     module, x = Projection("p"), torch.rand(2, SIZE)
@@ -221,6 +223,7 @@ def _trained() -> tuple[torch.Tensor, torch.Tensor]:
     return loss, gradient.value()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_mixed_precision_decides_training(rule: str) -> None:
     loss, gradient = _trained()
@@ -231,6 +234,7 @@ def test_mixed_precision_decides_training(rule: str) -> None:
     assert correlation(gradient, mixed_gradient) > 0.2  # two bits
 
 
+@pytest.mark.long
 def test_mixed_precision_of_gradients() -> None:
     """A rule for gradients leaves the loss as it is; one that chooses no op changes no bit."""
     loss, gradient = _trained()
@@ -242,6 +246,7 @@ def test_mixed_precision_of_gradients() -> None:
     assert not torch.equal(mixed_gradient, gradient)
 
 
+@pytest.mark.long
 def test_amp_properties() -> None:
     """Rules for gradients leave inference alone; where runs are not compiled, a rule warns."""
     module, x = Projection("p"), torch.rand(2, SIZE)
@@ -297,6 +302,7 @@ def test_enable_recompute() -> None:
     assert count() == 2 * once
 
 
+@pytest.mark.long
 def test_dram_queue_placements(tmp_path: Path) -> None:
     device = pybuda.TTDevice("tt0", module=Projection("p"), **SILICON)
     pybuda.set_configuration_options(input_queues_on_host=False)

@@ -74,6 +74,7 @@ def _generated(made: Any) -> str:
     return text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_a_model_generates_what_it_does_on_the_host(kind: str) -> None:
     tokenizer = _tokenizer()
@@ -99,6 +100,7 @@ def _whisper(**others: Any) -> tuple[Any, dict[str, torch.Tensor]]:
     return transformers.WhisperForConditionalGeneration(config), {"input_features": torch.randn(1, 8, 32)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("make", [_t5, _whisper])
 def test_encoders_and_decoders_generate_what_they_do_on_the_host(

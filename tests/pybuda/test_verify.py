@@ -86,12 +86,14 @@ def test_infinities_and_nans_count_where_they_differ() -> None:
     assert correlation(both, torch.tensor([1.0, 2.0, -inf, nan])) == 0.0
 
 
+@pytest.mark.long
 def test_a_batch_of_one_input_may_be_the_input() -> None:
     x = torch.rand(2, SIZE, SIZE)
     for given in (x, pybuda.Tensor.create_from_torch(x), (x,)):
         assert verify_module(Doubled("m"), [(2, SIZE, SIZE)], VerifyConfig(), inputs=[given])  # type: ignore[list-item]
 
 
+@pytest.mark.long
 def test_every_pass_and_result_is_compared() -> None:
     done = verify_module(Echo("m"), SHAPES, VerifyConfig(verify_all=True))
     names = [one.stage for one in done]
@@ -199,6 +201,7 @@ def test_modules_are_verified_in_the_mode_of_runs() -> None:
     assert bool(output.all())
 
 
+@pytest.mark.long
 def test_parameters_without_value_are_filled() -> None:
     class Scaled(pybuda.PyBudaModule):
         def __init__(self, name: str) -> None:

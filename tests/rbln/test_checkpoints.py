@@ -14,6 +14,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "checkpoints"
 ENV = {"loom": {}, "rbln": NAME}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("written", "name"), [("rbln", "loom"), ("loom", "rbln")])
 def test_torch_save(fork_python: PythonRunner, tmp_path: Path, written: str, name: str) -> None:
     fork_python(PROGRAMS / "write.py", ENV[written], given=(written, str(tmp_path)))

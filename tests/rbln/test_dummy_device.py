@@ -13,11 +13,13 @@ PROGRAMS = Path(__file__).parent / "programs" / "release_012"
 DUMMY = {**NAME, "RBLN_DUMMY_DEVICE": "1"}
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.rbln.is_dummy_device", "torch.rbln.physical_device_count")
 def test_it_builds_and_does_not_execute(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "dummy_device.py", {**DUMMY, "RBLN_DEVICE_MAP": "[99],[3]", "RBLN_DEVICES": "0"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env", [DUMMY, NAME], ids=["dummy", "device"])
 def test_compile_only_writes_a_program(
     fork_python: PythonRunner, tmp_path: Path, env: dict[str, str]

@@ -24,6 +24,7 @@ def test_a_region(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain.py", EAGER)
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.rbln.explain_steady")
 def test_the_first_call_and_a_later_one(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain_steady.py", NAME)

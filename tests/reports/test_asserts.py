@@ -11,6 +11,7 @@ from tests.conftest import PythonRunner
 PROGRAMS = Path(__file__).parent / "programs" / "asserts"
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "pytorch/pytorch#29966", "an index out of range: the error is raised later, by whatever waits"
 )
@@ -21,6 +22,7 @@ def test_an_index_out_of_range(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "an_index_out_of_range.py")
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",
     "after an assert every call of the runtime returns its error, also those that start no work",

@@ -66,6 +66,7 @@ MISSING_ANSWERS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "https://docs.pytorch.org/docs/stable/cuda.html",
     "what libraries ask a GPU first: properties, versions, streams, NVML's figures",

@@ -92,6 +92,7 @@ def test_a_graph_of_gradients_is_a_cycle(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "a_graph_of_gradients_is_a_cycle.py")
 
 
+@pytest.mark.long
 @pytest.mark.report("pytorch/pytorch#27600", "an exception that is kept keeps the tensors of its frames")
 @pytest.mark.report(
     "pytorch/pytorch#18853", "after out of memory as much fits as before, once the exception is gone"
@@ -100,6 +101,7 @@ def test_recovery_after_out_of_memory(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "recovery_after_out_of_memory.py", {"TORCH_LOOM_MEMORY": "512MiB"})
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "pytorch/pytorch#97712", "the peak of Adam: foreach takes a copy of the parameters more, fused nothing"
 )
@@ -107,6 +109,7 @@ def test_peaks_of_adam(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "peaks_of_adam.py")
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "pytorch/pytorch#78731", "checkpoints keep inputs of segments alone, non-reentrant ones too"
 )

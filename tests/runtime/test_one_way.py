@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 CSRC = Path(__file__).parents[2] / "csrc"
 
 # The way itself, and where a device's streams and an event begin and end.
@@ -35,6 +37,7 @@ def calls_of_a_driver(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_only_the_way_itself_talks_to_a_driver() -> None:
     wrong = {}
     for folder in ("runtime", "torch"):

@@ -7,6 +7,7 @@ import pytest
 from tests.seeds.coverage import marks, sentences
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_every_sentence_has_a_test(seed: int) -> None:
     marked = marks()[seed]

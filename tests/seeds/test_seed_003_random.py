@@ -96,6 +96,7 @@ def test_seed_is_random_and_for_one_device() -> None:
     assert seeds.isdisjoint({1, chosen})
 
 
+@pytest.mark.long
 @pytest.mark.seed(3, "manual_seed/2", "manual_seed_all/2", "seed/2")
 @pytest.mark.exercises("torch.cuda.manual_seed", "torch.cuda.manual_seed_all", "torch.cuda.seed")
 def test_seeding_is_ignored_without_devices(fork_loom: PythonRunner) -> None:

@@ -33,10 +33,12 @@ def rows(tests: list[MarkedTest]) -> list[report.Row]:
     return report.rows(tests)
 
 
+@pytest.mark.long
 def test_nothing_is_wrong(rows: list[report.Row], tests: list[MarkedTest]) -> None:
     assert report.problems(rows, tests) == []
 
 
+@pytest.mark.long
 def test_nothing_of_torch_rbln_is_wrong(tests: list[MarkedTest]) -> None:
     assert rbln.problems(tests) == []
 

@@ -27,6 +27,7 @@ def run(*arguments: str) -> Result:
     return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["chips", *arguments])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [(), ("list",)])
 def test_it_lists_every_shipped_chip(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)
@@ -129,6 +130,7 @@ def test_check_says_what_lacks_a_source_and_what_is_wrong(tmp_path: Path) -> Non
     assert "clock_mhz = -1" in result.output
 
 
+@pytest.mark.long
 def test_a_fit_from_end_to_end(tmp_path: Path) -> None:
     truth = model(chips.load("h200"))
     rows = []
@@ -173,6 +175,7 @@ def swept(folder: Path, device: str, factors: dict[int, float]) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("device", "base", "factors", "complaint"),
     [
@@ -203,6 +206,7 @@ def test_a_fit_refuses_other_cards_and_other_units(
     assert not out.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("device", ["", "t4", "Tesla T4", "NVIDIA T4 16GB"])
 def test_a_fit_takes_a_sweep_of_its_card(tmp_path: Path, device: str) -> None:
     out = tmp_path / "own.toml"
@@ -216,6 +220,7 @@ def test_there_is_nothing_to_measure_without_a_gpu(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep.json").exists()
 
 
+@pytest.mark.long
 def test_every_op_that_is_measured_can_be_read_and_runs() -> None:
     import torch
 

@@ -125,6 +125,7 @@ def test_demo_with_a_bad_device_is_one_error_line(loom, device):
     assert result.stderr.startswith("error: ")
 
 
+@pytest.mark.long
 def test_demo_that_misses_its_accuracy_says_so_and_fails(loom):
     result = loom("demo", "--device", "cpu", "--epochs", "1")
     assert result.exit_code == 1
@@ -132,6 +133,7 @@ def test_demo_that_misses_its_accuracy_says_so_and_fails(loom):
     assert "0.0e+00" in result.stdout  # the losses agree
 
 
+@pytest.mark.long
 def test_demo_trains_on_loom(loom):
     result = loom("demo", "--epochs", "1")
     assert "device memory allocated, peak" in result.stdout
@@ -164,6 +166,7 @@ def test_shifts_keep_what_stays_inside():
     assert len(moved.flatten(1).unique(dim=0)) == 9
 
 
+@pytest.mark.long
 def test_training_twice_gives_the_same_losses_and_leaves_the_generator_alone(data):
     state = torch.get_rng_state()
     runs = [train(data, CPU, epochs=2, seed=5, max_steps=NUM_COMPARED_STEPS) for _ in range(2)]

@@ -50,6 +50,7 @@ def test_the_arguments_are_the_scripts(script: Path) -> None:
     assert loom("compile", script, "--chip", "wormhole_b0").exit_code == 0
 
 
+@pytest.mark.long
 def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_compiler(
     script: Path, tmp_path: Path, fork_python: PythonRunner
 ) -> None:

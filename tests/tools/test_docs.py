@@ -56,6 +56,7 @@ def test_readme_lists_what_there_is():
     assert report.counts() in readme
 
 
+@pytest.mark.long
 def test_check_fails_on_a_stale_readme(run, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert run() == 1

@@ -77,6 +77,7 @@ def test_the_page_of_a_program_without_kernels() -> None:
     assert "<b>0</b><span>kernels</span>" in page(["train.py"], [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -86,6 +86,7 @@ def test_a_full_disk(tmp_path: Path, option: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(tmp_path / "no.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
@@ -123,6 +124,7 @@ def test_a_rank_of_a_cluster(tmp_path: Path) -> None:
     assert "while nothing else runs" in as_page.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_rank_that_the_group_has_not() -> None:
     done = run_plan(PROGRAMS / "sharded.py", "--world-size", "4", "--rank", "4")
     assert done.returncode != 0
@@ -141,6 +143,7 @@ def test_data_parallel_training_reduces_gradients_in_buckets(tmp_path: Path) -> 
     assert 3 * 5 <= calls["c10d::all_reduce"] <= 3 * 8, calls
 
 
+@pytest.mark.long
 def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text("def inner():\n    return {}['missing']\n\ninner()\n", encoding="utf-8")
@@ -153,6 +156,7 @@ def test_what_a_script_raises_shows_its_own_frames(tmp_path: Path) -> None:
     assert "torch_loom" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_script_that_is_interrupted_shows_its_own_frames() -> None:
     script = PROGRAMS / "interrupted.py"
     done = run_plan(script)

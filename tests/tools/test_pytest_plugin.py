@@ -40,6 +40,7 @@ def outcomes(printed: str) -> dict[str, int]:
     return {name: int(count) for count, name in re.findall(r"(\d+) (passed|failed|skipped|errors?)", last)}
 
 
+@pytest.mark.long
 def test_leaks_of_a_project_are_found_and_its_budgets_written() -> None:
     budgets = Path("budgets.json")
     status, printed = run(SUITE, "--loom-leaks", "--loom-budget", budgets, "-k", "not wait")

@@ -74,12 +74,14 @@ def test_a_wheel_for_two_versions(wheels: list[Path], tmp_path: Path) -> None:
     assert sums.read_text() == f"{hashlib.sha256(made.read_bytes()).hexdigest()}  {made.name}\n"
 
 
+@pytest.mark.long
 def test_wheels_of_the_same_minor(wheels: list[Path], tmp_path: Path) -> None:
     with pytest.raises(release.ReleaseError, match=r"is for torch 2\.13, as is another"):
         release.join([wheels[0], wheels[0]], tmp_path / "dist")
     assert not (tmp_path / "dist").exists()
 
 
+@pytest.mark.long
 def test_wheels_of_other_sources(wheels: list[Path], tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_wheel(tmp_path / "other", "2.14.1+cu130", text="value = 2\n")

@@ -24,16 +24,19 @@ def card(folder: Path, cores: int) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_numbers_under_the_name_cuda(fork_cuda: PythonRunner, tmp_path: Path) -> None:
     env = {"TORCH_LOOM_CHIP": card(tmp_path, 1)}
     fork_cuda(PROGRAMS / "numbers_are_those_of_the_reference.py", env, given=(1,))
 
 
+@pytest.mark.long
 def test_numbers_elsewhere(fork_loom: PythonRunner, tmp_path: Path) -> None:
     env = {**ANYWHERE, "TORCH_LOOM_CHIP": card(tmp_path, 1)}
     fork_loom(PROGRAMS / "numbers_are_those_of_the_reference.py", env, given=(1,))
 
 
+@pytest.mark.long
 def test_numbers_are_our_own_where_nobody_asks(fork_loom: PythonRunner, fork_cuda: PythonRunner) -> None:
     program = PROGRAMS / "what_each_op_draws.py"
     own, asked = fork_loom(program).stdout, fork_loom(program, ANYWHERE).stdout
@@ -41,6 +44,7 @@ def test_numbers_are_our_own_where_nobody_asks(fork_loom: PythonRunner, fork_cud
     assert fork_cuda(program, {"TORCH_LOOM_RNG": "loom", "TORCH_LOOM_CHIP": "loom1"}).stdout == own
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launch", ["blocking", "chaos 1", "chaos 2"])
 def test_each_launch_mode_draws_the_same(fork_cuda: PythonRunner, launch: str) -> None:
     mode, _, seed = launch.partition(" ")
@@ -62,10 +66,12 @@ def test_generators_and_checkpoints(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "generators_and_checkpoints.py")
 
 
+@pytest.mark.long
 def test_distributions(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "distributions.py")
 
 
+@pytest.mark.long
 def test_masks_of_attention(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "masks_of_attention.py")
 

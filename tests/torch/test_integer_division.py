@@ -104,6 +104,7 @@ def test_a_busy_stream_and_broadcast_operands() -> None:
     assert result.tolist() == [[least, -(2**63) // 5 + 1], [-5, 1]]
 
 
+@pytest.mark.long
 def test_true_division_by_zero_stays_infinite(fork_python: PythonRunner) -> None:
     """Under the name cuda, too, where whole quotients by zero are some number."""
     fork_python(

@@ -13,8 +13,6 @@ PROGRAMS = Path(__file__).parent / "programs" / "lazy_policy"
 
 LAZY = {"TORCH_LOOM_MEMORY_POLICY": "lazy"}
 
-# Prints a digest of everything that a small training run computes.
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)

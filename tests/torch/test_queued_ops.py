@@ -348,6 +348,7 @@ def test_shared_memory_is_refused_or_warned_of_at_the_call() -> None:
     assert x.tolist() == [1, 0, 0, 0, 0, 0]
 
 
+@pytest.mark.long
 def test_lists_of_views_cost_what_other_lists_do() -> None:
     def issuing_seconds(count: int) -> float:
         views = torch.zeros(count * 4, device="loom").split(4)

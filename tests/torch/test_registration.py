@@ -49,6 +49,7 @@ def test_loading_the_extension_registers_nothing(run_python: PythonRunner) -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "program",
     [

@@ -77,6 +77,7 @@ def test_on_a_busy_stream_captured_and_without_elements() -> None:
     assert empty.grad.shape == (0, 8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["inductor", "loom"])
 def test_compiled_programs(backend: str) -> None:
     torch.manual_seed(0)

@@ -325,6 +325,7 @@ def elapsed(program: Callable[[], object]) -> float:
     return torch.loom.clock() - began
 
 
+@pytest.mark.long
 def test_more_commands_than_are_put_off_take_the_same_time() -> None:
     x = torch.zeros(3, 331, device="loom").exp().log()  # computed there: no policy has to move it
 
@@ -337,6 +338,7 @@ def test_more_commands_than_are_put_off_take_the_same_time() -> None:
     assert (x == 1_060_000).all()
 
 
+@pytest.mark.long
 def test_more_sizes_than_are_put_off_take_the_same_time() -> None:
     x = torch.zeros(33_500, device="loom").exp()
 

@@ -120,6 +120,7 @@ def test_jit_indexes(kind: str, side: bool, tmp_path: Path) -> None:
             assert torch.equal(ours.cpu(), theirs)
 
 
+@pytest.mark.long
 def test_compile_aot_eager_trains() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4)).to("loom")

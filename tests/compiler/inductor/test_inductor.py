@@ -45,6 +45,7 @@ def kernel(body: str, *types: str) -> Callable[..., None]:
     )
 
 
+@pytest.mark.long
 def test_a_kernel_is_one_command_on_the_current_stream() -> None:
     scale = kernel(
         "for (long i = 0; i < a3; ++i) a1[i] = a0[i] * 2 + a2;",
@@ -71,6 +72,7 @@ def test_a_kernel_is_one_command_on_the_current_stream() -> None:
     assert x.tolist() == [1, 5, 9, 13, 17, 21]
 
 
+@pytest.mark.long
 def test_what_a_kernel_throws_is_raised_where_it_is_called() -> None:
     fails = kernel('throw std::runtime_error("index out of range");', "float*")
     with pytest.raises(RuntimeError, match=r"cpp_test.*index out of range"):
@@ -182,6 +184,7 @@ def loops(device: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_loops_are_those_of_the_cpu() -> None:
     """The same C++: variances in two steps, cat by copies, loops of equal size."""
     on_device, on_cpu = loops("loom"), loops("cpu")
@@ -189,6 +192,7 @@ def test_loops_are_those_of_the_cpu() -> None:
     assert on_device == on_cpu
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.float64])
 def test_the_device_computes_with_scalars_of_the_host(dtype: torch.dtype) -> None:
     def program(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:

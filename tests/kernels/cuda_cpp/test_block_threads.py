@@ -19,6 +19,7 @@ def kernel(name: str) -> Kernel:
     return loom._compile_kernel(SOURCE, name)
 
 
+@pytest.mark.long
 def test_dynamic_shared_memory_and_barriers() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(50, 300, device="loom"), torch.empty(50, device="loom")
@@ -26,6 +27,7 @@ def test_dynamic_shared_memory_and_barriers() -> None:
     torch.testing.assert_close(y, x.sum(1))
 
 
+@pytest.mark.long
 def test_softmax_by_shuffles() -> None:
     torch.manual_seed(0)
     x = torch.randn(64, 32, device="loom")
@@ -34,6 +36,7 @@ def test_softmax_by_shuffles() -> None:
     torch.testing.assert_close(y, x.softmax(1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tile", [8, 32])
 def test_tiled_product(tile: int) -> None:
     torch.manual_seed(0)
@@ -44,6 +47,7 @@ def test_tiled_product(tile: int) -> None:
     torch.testing.assert_close(c, a @ b)
 
 
+@pytest.mark.long
 def test_histogram_by_shared_atomics() -> None:
     torch.manual_seed(0)
     x = torch.randint(0, 37, (10000,), device="loom", dtype=torch.int32)
@@ -61,6 +65,7 @@ def signed(bits: int) -> int:
     return bits - 2**32 if bits >= 2**31 else bits
 
 
+@pytest.mark.long
 def test_collectives() -> None:
     torch.manual_seed(0)
     x = torch.randint(-50, 50, (64,), dtype=torch.int32)
@@ -101,6 +106,7 @@ def test_collectives() -> None:
     assert found == expected
 
 
+@pytest.mark.long
 def test_cooperative_groups() -> None:
     torch.manual_seed(0)
     x = torch.randint(-5, 5, (64,), dtype=torch.int32)
@@ -119,6 +125,7 @@ def test_cooperative_groups() -> None:
     assert found[6][0] == sum(value > 0 for value in own)
 
 
+@pytest.mark.long
 def test_threads_that_end_are_not_waited_for() -> None:
     y = torch.zeros(64, dtype=torch.int32, device="loom")
     kernel("early_exits")((1,), (64,), (y, 40))
@@ -127,12 +134,14 @@ def test_threads_that_end_are_not_waited_for() -> None:
     assert y[40:].sum().item() == 0
 
 
+@pytest.mark.long
 def test_blocks_that_wait_and_blocks_that_do_not() -> None:
     y = torch.zeros(6, 32, dtype=torch.int32, device="loom")
     kernel("sometimes_waits")((6,), (32,), (y,))
     assert y.cpu().tolist() == [[block if block % 2 else -1] * 32 for block in range(6)]
 
 
+@pytest.mark.long
 def test_threads_that_never_meet_are_told() -> None:
     y = torch.zeros(32, dtype=torch.int32, device="loom")
     with pytest.raises(torch.AcceleratorError, match=r"never_meet.*16 of 32 are at __syncthreads\(\), 16 at"):

@@ -31,6 +31,7 @@ def test_selective_scan(length: int) -> None:
     torch.testing.assert_close(out.cpu(), torch.stack(steps, 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [2, 4])
 def test_causal_convolution(width: int) -> None:
     torch.manual_seed(0)
@@ -43,6 +44,7 @@ def test_causal_convolution(width: int) -> None:
     torch.testing.assert_close(out.cpu(), expected)
 
 
+@pytest.mark.long
 def test_rasteriser_of_tiles() -> None:
     torch.manual_seed(0)
     count, width, height = 400, 40, 24
@@ -62,6 +64,7 @@ def test_rasteriser_of_tiles() -> None:
     torch.testing.assert_close(image.cpu(), torch.cat([sums, through[..., None]], 2), atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_reductions_and_prefix_sums() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(4, 500), torch.zeros(4, 2, device="loom")
@@ -74,6 +77,7 @@ def test_reductions_and_prefix_sums() -> None:
     assert torch.equal(sums.cpu(), (z.cumsum(1) - z).int())
 
 
+@pytest.mark.long
 def test_rows_of_a_block_that_a_warp_scans() -> None:
     x, y = torch.arange(128.0), torch.zeros(128, device="loom")
     kernel("sums_behind")((1,), (128,), (x.to("loom"), y))

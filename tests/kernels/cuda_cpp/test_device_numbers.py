@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import torch_loom.device as loom
@@ -18,6 +19,7 @@ def kernel(name: str) -> Callable[..., Any]:
     return loom._compile_kernel(SOURCE, name)
 
 
+@pytest.mark.long
 def test_atomic_functions() -> None:
     blocks, threads = 4, 96
     n = blocks * threads
@@ -42,6 +44,7 @@ def test_atomic_functions() -> None:
     assert b.tolist() == [256]
 
 
+@pytest.mark.long
 def test_half_precision_rounds_once() -> None:
     torch.manual_seed(0)
     x, z = torch.randn(500).half(), torch.randn(500).bfloat16()
@@ -52,6 +55,7 @@ def test_half_precision_rounds_once() -> None:
     torch.testing.assert_close(w.cpu(), expected, rtol=2**-8, atol=0)
 
 
+@pytest.mark.long
 def test_pairs_of_halves() -> None:
     torch.manual_seed(0)
     x = torch.randn(100, 2).half()
@@ -60,6 +64,7 @@ def test_pairs_of_halves() -> None:
     assert torch.equal(y.cpu(), (x * x[:, :1]).clamp_min(-1))
 
 
+@pytest.mark.long
 def test_vectors_and_constants() -> None:
     x = torch.arange(64.0)
     y = torch.empty(64, device="loom")
@@ -68,6 +73,7 @@ def test_vectors_and_constants() -> None:
     assert torch.equal(y.cpu().view(16, 4), torch.stack([d, c, 2 * b, a + 3], 1))
 
 
+@pytest.mark.long
 def test_bits() -> None:
     values = [1, 2, 0x80000000, 0xFFFFFFFF, 0x12345678, 0x00FF00FF, 7, 1 << 20]
     y = torch.zeros(9, 8, dtype=torch.uint32, device="loom")
@@ -91,6 +97,7 @@ def test_bits() -> None:
     ]
 
 
+@pytest.mark.long
 def test_quarter_precision_is_torchs() -> None:
     torch.manual_seed(0)
     x = torch.cat(
@@ -102,6 +109,7 @@ def test_quarter_precision_is_torchs() -> None:
     assert torch.equal(z.cpu(), x.clamp(-57344, 57344).to(torch.float8_e5m2).float())
 
 
+@pytest.mark.long
 def test_functions() -> None:
     x = torch.tensor([0.1, 0.5, 1.0, 1.5, 2.0, 3.0])
     y = torch.empty(8, 6, device="loom")

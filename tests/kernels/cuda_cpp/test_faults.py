@@ -34,6 +34,7 @@ def line_of(mark: str) -> int:
     return next(i for i, line in enumerate(SOURCE.splitlines(), 1) if line.endswith(f"// {mark}"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "size", "grid", "n", "message"),
     [
@@ -91,6 +92,7 @@ def test_an_overrun_into_a_live_tensor_is_found() -> None:
     assert torch.equal(other.cpu(), torch.ones(128))
 
 
+@pytest.mark.long
 def test_a_table_of_pointers_gives_what_it_points_to() -> None:
     rows = [torch.arange(4.0, device="loom") + 10 * i for i in range(2)]
     table = torch.tensor([row.data_ptr() for row in rows], device="loom")
@@ -103,6 +105,7 @@ def test_a_table_of_pointers_gives_what_it_points_to() -> None:
         kernel("by_table")((1,), (4,), (table, y, 1))
 
 
+@pytest.mark.long
 def test_right_kernels_are_silent() -> None:
     x, y = torch.ones(96, device="loom"), torch.zeros(96, device="loom")
     kernel("writes_behind")((3,), (32,), (x, y, 96))
@@ -111,6 +114,7 @@ def test_right_kernels_are_silent() -> None:
     kernel("writes_behind_array")((1,), (8,), (x, y, 0))
 
 
+@pytest.mark.long
 def test_asserts_traps_and_divisions() -> None:
     x, y = torch.full((8,), 2e9, device="loom"), torch.zeros(8, device="loom")
     with pytest.raises(
@@ -129,12 +133,14 @@ def test_asserts_traps_and_divisions() -> None:
     assert y.tolist() == [-8] * 8
 
 
+@pytest.mark.long
 def test_the_smallest_number_divided_by_minus_one_is_itself() -> None:
     x, y = torch.zeros(1, device="loom"), torch.zeros(8, dtype=torch.int32, device="loom")
     kernel("divides_smallest")((1,), (2,), (x, y, -1))
     assert y.tolist() == [-(2**31), 0, -(2**31), -7] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "thread"), [("recurses", 3), ("keeps_much", 0)])
 def test_a_stack_that_is_used_up(name: str, thread: int) -> None:
     x, y = torch.ones(8, device="loom"), torch.zeros(8, device="loom")
@@ -148,12 +154,14 @@ def test_a_stack_that_is_used_up(name: str, thread: int) -> None:
     assert y.tolist()[4:] == [1] * 4
 
 
+@pytest.mark.long
 def test_printf(capfd: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(4, device="loom")
     kernel("prints")((2,), (4,), (x, x, 7))
     assert capfd.readouterr().out == "n is 7\nn is 7\n"
 
 
+@pytest.mark.long
 def test_errors_stay_under_the_name_cuda(fork_cuda: PythonRunner, cache: Path) -> None:
     done = fork_cuda(PROGRAMS / "sticky.py", {"TORCH_LOOM_KERNEL_CACHE": str(cache)}, given=(SOURCE,))
     assert "an illegal memory access was encountered" in done.stderr

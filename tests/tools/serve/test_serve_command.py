@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 PROGRAMS = Path(__file__).parents[1] / "programs" / "serve"
 
 
+@pytest.mark.long
 def test_a_tiny_llama_is_served(fork_loom: PythonRunner, tmp_path: Path) -> None:
     fork_loom(PROGRAMS / "tiny_llama.py", given=str(tmp_path))
 
@@ -45,6 +46,7 @@ def options(**changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_bad_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"schedule = 'static'. Allowed: continuous, loop"):
         serve.plan("model", options(schedule="static"))
