@@ -33,6 +33,11 @@ def test_every_name_widens(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "every_name_widens.py")
 
 
+def test_products_of_half_precision(fork_python: PythonRunner) -> None:
+    """Sums in float32 that are rounded once, as on a GPU, whatever the processor's own kernels do."""
+    fork_python(PROGRAMS / "products_of_half_precision.py", {"TORCH_LOOM_MEMORY": "2GiB"})
+
+
 def test_sparse_operands_of_half_precision(fork_python: PythonRunner) -> None:
     """Sums and products of sparse matrices, which the engine has in float32 only."""
     fork_python(PROGRAMS / "sparse_operands_of_half_precision.py", NAME)
