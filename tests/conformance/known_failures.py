@@ -15,7 +15,21 @@ _PRECISION_BY_NAME = (
     "and in the input's dtype on every other (LinearCrossEntropyOptions._resolve_auto_acc_dtype)"
 )
 
+_SUMS_OF_HALVES = (
+    "the CPU sums the parts of a transposed convolution in half precision; GPUs and torch-loom sum in float32 "
+    "and round once (torch_loom/cuda/widening.py)"
+)
+_TRANSPOSED: dict[tuple[str, str, str], str] = {
+    ("nn.functional.conv_transpose1d", "forward", "float16"): _SUMS_OF_HALVES,
+    **{
+        (f"nn.functional.conv_transpose{dims}d", "forward", dtype): _SUMS_OF_HALVES
+        for dims in (2, 3)
+        for dtype in ("float16", "bfloat16")
+    },
+}
+
 KNOWN_FAILURES: dict[tuple[str, str, str], str] = {
+    **_TRANSPOSED,
     ("nn.functional.linear_cross_entropy.chunked", "forward", "bfloat16"): _PRECISION_BY_NAME,
     ("nn.functional.linear_cross_entropy.chunked", "forward", "float16"): _PRECISION_BY_NAME,
     ("nn.functional.linear_cross_entropy.chunked_none", "forward", "bfloat16"): _PRECISION_BY_NAME,
@@ -29,6 +43,7 @@ _ONE_PRODUCT = (
 
 # Under the name cuda, where the failures above do not happen.
 KNOWN_AS_CUDA: dict[tuple[str, str, str], str] = {
+    **_TRANSPOSED,
     ("_foreach_mm", "forward", "bfloat16"): _ONE_PRODUCT,
     ("_foreach_mm", "forward", "float32"): _ONE_PRODUCT,
 }

@@ -32,7 +32,7 @@ _LISTS: dict[str, str] = {
         "avg_pool3d avg_pool3d_backward multi_margin_loss multi_margin_loss_backward "
         "multilabel_margin_loss_forward multilabel_margin_loss_backward "
         "_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward "
-        "mm bmm addmm addmm_ baddbmm baddbmm_ addbmm addbmm_ mv addmv addmv_ dot _addmm_activation "
+        "mm bmm addmm addmm_ baddbmm baddbmm_ mv addmv addmv_ dot _addmm_activation "
         "convolution convolution_overrideable convolution_backward convolution_backward_overrideable"
     ),
     "half_or_complex_half": "_fft_r2c _fft_c2r _fft_c2c",
