@@ -16,8 +16,8 @@ _PRECISION_BY_NAME = (
 )
 
 _SUMS_OF_HALVES = (
-    "the CPU sums the parts of a transposed convolution in half precision; GPUs and torch-loom sum in float32 "
-    "and round once (torch_loom/cuda/widening.py)"
+    "the CPU sums the parts of a transposed convolution in half precision; GPUs and torch-loom sum in "
+    "float32 and round once (torch_loom/cuda/widening.py)"
 )
 _TRANSPOSED: dict[tuple[str, str, str], str] = {
     ("nn.functional.conv_transpose1d", "forward", "float16"): _SUMS_OF_HALVES,
