@@ -41,7 +41,7 @@ _ONE_PRODUCT = (
     "(torch/_native/ops/foreach_mm)"
 )
 
-# Under the name cuda, where the failures above do not happen.
+# Under the name cuda, where not all of the failures above happen.
 KNOWN_AS_CUDA: dict[tuple[str, str, str], str] = {
     **_TRANSPOSED,
     ("_foreach_mm", "forward", "bfloat16"): _ONE_PRODUCT,

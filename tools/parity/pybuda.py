@@ -116,6 +116,10 @@ def _tests(folder: Path) -> Iterator[MarkedTest]:
                     yield MarkedTest(f"pybuda/{path.name}", node.name, (), frozenset(words), asserts)
 
 
+# How long a test takes says nothing of what it is about.
+_MARKS = {"pytest", "mark", "long", "slow"}
+
+
 def tests_of(name: Name, found: Sequence[MarkedTest]) -> list[MarkedTest]:
     """Returns the tests that use a name; of a method, those that have an object of its class too."""
     if name.kind in ("member", "property"):
@@ -125,7 +129,7 @@ def tests_of(name: Name, found: Sequence[MarkedTest]) -> list[MarkedTest]:
         owners = {name.owner} | WORDS.get(name.owner, set())
         using = [test for test in using if owners & test.words]
     # Read first the test that is about the fewest things.
-    return sorted(using, key=lambda test: len(test.words))
+    return sorted(using, key=lambda test: len(test.words - _MARKS))
 
 
 def problems(root: Path) -> list[str]:

@@ -1,12 +1,12 @@
-"""Dtypes that CUDA has kernels for and the engine, the CPU, has not: half-precision transforms, complex32, …
+"""Calls that the engine, the CPU, computes in the next wider dtype and rounds, under every device's name.
 
-The engine computes such a call in the next wider dtype and rounds the results, or, where none stands for
-it, of other ops (``csrc/torch/engine/lacking_kernels.cpp``). It does so under every name of the device, since
-libraries take each that is not the CPU for one like CUDA.
+Of most, such as half-precision transforms, the engine has no kernel in a dtype that CUDA has one for;
+libraries take each device that is not the CPU for one like CUDA. Where no wider dtype stands for it the call
+is made of other ops (``csrc/torch/engine/lacking_kernels.cpp``).
 
-So are products and convolutions of half precision, of which the CPU has kernels: without instructions for
-these dtypes they take 3 to 290 times what float32's take, and their last bits depend on the processor. A GPU
-sums them in float32 and rounds once.
+Of products and convolutions of half precision the engine has kernels. They are many times slower than
+float32's on a processor without instructions for these dtypes, and what they round depends on the processor.
+A GPU sums in float32 and rounds once.
 
 What each op takes on CUDA is what PyTorch's own tests expect: ``dtypesIfCUDA`` of its operator database, with
 which ``tests/cuda/test_widening.py`` compares the table.
@@ -24,7 +24,10 @@ WIDENED_SETS: dict[str, tuple[str, ...]] = {
     "any_complex": ("ComplexHalf", "ComplexFloat", "ComplexDouble"),
     "integers": ("Byte", "Char", "Short", "Int", "Long"),
 }
-"""Sets of dtypes that a kernel of the engine lacks, by PyTorch's C++ names."""
+"""Sets of dtypes that the engine's kernel is not asked for, by PyTorch's C++ names."""
+
+# Products of matrices and vectors. `addbmm` is none of them: CUDA, too, rounds its sum after each matrix.
+_PRODUCTS = "mm addmm addmm_ addmv addmv_ mv"
 
 _LISTS: dict[str, str] = {
     "half": "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward",
@@ -32,8 +35,7 @@ _LISTS: dict[str, str] = {
         "avg_pool3d avg_pool3d_backward multi_margin_loss multi_margin_loss_backward "
         "multilabel_margin_loss_forward multilabel_margin_loss_backward "
         "_upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward "
-        "mm bmm addmm addmm_ baddbmm baddbmm_ mv addmv addmv_ dot _addmm_activation "
-        "convolution convolution_overrideable convolution_backward convolution_backward_overrideable"
+        f"{_PRODUCTS} bmm baddbmm baddbmm_ dot _addmm_activation convolution convolution_backward"
     ),
     "half_or_complex_half": "_fft_r2c _fft_c2r _fft_c2c",
     "complex_half": (
@@ -51,7 +53,7 @@ _LISTS: dict[str, str] = {
 # half precision in float32, as the wider call does.
 _SPARSE_LISTS: dict[str, str] = {
     "half": "add.Tensor add_.Tensor add.out sub.Tensor sub_.Tensor sub.out",
-    "halves": "mm addmm addmm_ addmv addmv_ mv _sparse_sparse_matmul",
+    "halves": f"{_PRODUCTS} _sparse_sparse_matmul",
 }
 
 WIDENED: dict[str, str] = {op: which for which, names in _LISTS.items() for op in names.split()}
