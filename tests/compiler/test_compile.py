@@ -145,7 +145,7 @@ def test_damaged_and_foreign_images_are_refused(net: nn.Module, x: torch.Tensor,
         "truncated": whole[: len(whole) // 2],
         "text": b"not an image" * 100,
         "bit": whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:],
-        "version": whole.replace(b'"version":"1"', b'"version":"9"'),
+        "version": whole.replace(b'"version":"2"', b'"version":"9"'),
     }
     for name, content in bad.items():
         other = tmp_path / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import torch
 from torch import nn
 
 import torch_loom
+from tests.image.forged import ABSENT, forged
 from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from torch_loom import pybuda
 from torch_loom.errors import ImageError, PyBudaError, VerificationError
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 
+X = torch.linspace(-1, 1, 4 * SIZE).reshape(4, SIZE)
 CHIP: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Golden}
 
 
@@ -26,7 +29,7 @@ def test_an_image_runs_as_its_device_did(devtype: BackendType, tmp_path: Path) -
     device.place_module(pybuda.PyTorchModule("then", Blend()))
     image = device.compile_to_image(img_path=path, sample_inputs=given)
     assert image.get_input_shapes() == [tuple(value.shape) for value in given]
-    assert (image.get_target_shapes(), image.is_compiled_for_training) == ([], False)
+    assert (image.get_target_shapes(), image.is_compiled_for_training()) == ([], False)
     assert "modules: m, then" in image.info()
     assert "wormhole_b0" in image.info()
     device.push_to_inputs(given)
@@ -52,8 +55,13 @@ def test_images_that_cannot_be(tmp_path: Path) -> None:
     device = pybuda.TTDevice("tt0", module=Projection("b"), **CHIP)
     with pytest.raises(PyBudaError, match="sample_inputs"):
         device.compile_to_image(img_path=path)
-    with pytest.raises(PyBudaError, match="images run inference"):
-        device.compile_to_image(img_path=path, training=True)
+    with pytest.raises(PyBudaError, match="targets are for training"):
+        device.compile_to_image(img_path=path, sample_inputs=(X,), sample_targets=(X,))
+    with pytest.raises(PyBudaError, match="place_loss_module"):
+        device.compile_to_image(img_path=path, training=True, sample_inputs=(X,), sample_targets=(X,))
+    device.place_loss_module(pybuda.op.loss.L1Loss("l1"))
+    with pytest.raises(PyBudaError, match="sample_targets"):
+        device.compile_to_image(img_path=path, training=True, sample_inputs=(X,))
     with pytest.raises(PyBudaError, match="either img or img_path"):
         pybuda.TTDevice.load_image()
     with pytest.raises(ImageError):
@@ -62,6 +70,174 @@ def test_images_that_cannot_be(tmp_path: Path) -> None:
     torch_loom.compile(plain, (torch.ones(1, 2, device="loom"),)).save(path)
     with pytest.raises(ImageError, match="loom run-image"):
         pybuda.TTDevice.load_image(img_path=path)
+
+
+class Tied(nn.Module):
+    """One matrix in two layers, statistics that runs update, dropout, and a parameter that nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unread = nn.Parameter(torch.zeros(3))
+        self.first, self.second = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, SIZE)
+        self.second.weight = self.first.weight
+        self.norm, self.drop = nn.BatchNorm1d(SIZE), nn.Dropout(0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.drop(self.norm(self.second(self.first(x)).relu()))
+
+
+def _trained(device: Any) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """Train by a few micro-batches; return the losses and the parameters, by name."""
+    torch.manual_seed(3)
+    for _ in range(3):
+        device.push_to_inputs(torch.rand(4, SIZE))
+        device.push_to_target_inputs(torch.rand(4, SIZE))
+    losses: queue.Queue[Any] = queue.Queue()
+    checkpoints = pybuda.run_training(steps=3, loss_queue=losses)
+    state = {name: one.value() for name, one in checkpoints.get(timeout=60)[0].items()}
+    return [losses.get(timeout=60)[0].value() for _ in range(3)], state
+
+
+LOSSES: dict[str, Any] = {
+    "PyBuda's": lambda: pybuda.op.loss.L1Loss("loss"),
+    "PyTorch's": lambda: pybuda.PyTorchModule("loss", nn.SmoothL1Loss(beta=0.5)),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("devtype", [BackendType.Golden, BackendType.Silicon])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_an_image_trains_as_its_device_did(
+    devtype: BackendType, loss: Any, is_mixed: bool, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "step.tti")
+    if is_mixed:
+        pybuda.config.configure_mixed_precision(op_type="matmul", output_df=pybuda.DataFormat.Bfp8_b)
+    device = pybuda.TTDevice(
+        "tt0",
+        arch=BackendDevice.Wormhole_B0,
+        devtype=devtype,
+        module=[pybuda.PyTorchModule("tied", Tied()), Projection("m")],
+        optimizer=pybuda.optimizers.LARS(0.05, lars_coeff=0.5, device_params=True),
+    )
+    device.place_loss_module(loss())
+    image = device.compile_to_image(
+        img_path=path, training=True, sample_inputs=(X,), sample_targets=(torch.ones(4, SIZE),)
+    )
+    assert (image.get_target_shapes(), image.is_compiled_for_training()) == ([(4, SIZE)], True)
+    expected_losses, expected = _trained(device)
+    pybuda.pybuda_reset()
+    loaded = pybuda.TTDevice.load_image(img_path=path)
+    assert [one.get_name() for one in loaded.modules[0].get_parameters()] == list(expected)
+    got_losses, got = _trained(loaded)
+    # Without mixed precision the device ran op by op, which rounds some gradients of norms elsewhere.
+    is_exact = is_mixed or devtype is BackendType.Golden
+    near: Any = {} if is_exact else {"rtol": 0.02, "atol": 0.02}
+    for a, b in zip(got_losses, expected_losses, strict=True):
+        torch.testing.assert_close(a, b, **(near or {"rtol": 0, "atol": 0}))
+    assert list(got) == list(expected)
+    for name, value in got.items():
+        torch.testing.assert_close(value, expected[name], **(near or {"rtol": 0, "atol": 0}))
+    assert not torch.equal(got["m.basis"], loaded.modules[0].get_parameters()[-1].value())
+    loaded.push_to_inputs(X)
+    with pytest.raises(PyBudaError, match="an image for training"):
+        pybuda.run_inference()
+
+
+def test_what_an_image_for_training_holds(tmp_path: Path) -> None:
+    path = str(tmp_path / "step.tti")
+    module = Projection("m")
+    chosen = pybuda.optimizers.AdamW(0.5, weight_decay=0.25, parameters=module.get_parameters())
+    device = pybuda.TTDevice("tt0", module=module, optimizer=chosen, **CHIP)
+    device.place_loss_module(pybuda.op.loss.L1Loss("l1"))
+    arguments: Any = {"img_path": path, "training": True, "sample_inputs": (X,), "sample_targets": (X,)}
+    device.scheduler = pybuda.schedulers.LearningRateScheduler(chosen)
+    with pytest.warns(UserWarning, match="a scheduler is code"):
+        device.compile_to_image(**arguments)
+    loaded = pybuda.TTDevice.load_image(img_path=path)
+    optimizer: Any = loaded.optimizer
+    assert type(optimizer) is pybuda.optimizers.AdamW
+    assert (optimizer.learning_rate, optimizer.weight_decay) == (0.5, 0.25)
+    assert [one.get_name() for one in optimizer.parameters] == ["m.basis"]
+
+    class Own(pybuda.optimizers.SGD):
+        """A class that is code of a program."""
+
+    device.optimizer, device.scheduler = Own(0.1, device_params=True), None
+    with pytest.raises(PyBudaError, match="own class Own"):
+        device.compile_to_image(**arguments)
+    device.compile_to_image(img_path=path, sample_inputs=(X,))
+    pybuda.pybuda_reset()
+    inference = pybuda.TTDevice.load_image(img_path=path)
+    inference.place_loss_module(pybuda.op.loss.L1Loss("l1"))
+    inference.push_to_inputs(X)
+    inference.push_to_target_inputs(X)
+    with pytest.raises(PyBudaError, match="an image for inference"):
+        pybuda.run_training()
+
+
+@pytest.mark.parametrize("devtype", [BackendType.Golden, BackendType.Silicon])
+def test_parameters_of_an_image_may_be_set(devtype: BackendType, tmp_path: Path) -> None:
+    path = str(tmp_path / "tied.tti")
+    net, other = Tied(), torch.rand(SIZE, SIZE)
+    chip: Any = {**CHIP, "devtype": devtype}
+    device = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("m", net), **chip)
+    device.compile_to_image(img_path=path, sample_inputs=(X,))
+    pybuda.pybuda_reset()
+
+    def run(on: Any) -> torch.Tensor:
+        on.push_to_inputs(X)
+        found: torch.Tensor = pybuda.run_inference().get(timeout=60)[0].value()
+        return found
+
+    loaded = pybuda.TTDevice.load_image(img_path=path)
+    module: Any = loaded.modules[0]
+    module.set_parameter("first.weight", other)
+    before = run(loaded)
+    pybuda.update_device_parameters(parameters=[{"first.weight": 2 * other}])
+    after = run(loaded)
+    pybuda.pybuda_reset()
+    net.first.weight.data.copy_(other)
+    for got, factor in ((before, 1), (after, 2)):
+        expected = pybuda.TTDevice("tt1", module=pybuda.PyTorchModule("m", net), **chip)
+        assert torch.equal(got, run(expected))
+        pybuda.pybuda_reset()
+        net.first.weight.data.mul_(2 / factor)
+    for name, value, words in (
+        ("third", other, r"no parameters 'third'; it has unread, first\.weight"),
+        ("bias", other, "3 parameters 'bias'"),
+        ("first.bias", other, "has shape"),
+    ):
+        with pytest.raises(PyBudaError, match=words):
+            module.set_parameter(name, value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("training",), 3),
+        (("training", "targets"), [["x"]]),
+        (("training", "targets"), ABSENT),
+        (("training", "loss"), ABSENT),
+        (("training", "loss", "program", "calls"), [{"name": "x", "op": "os::system", "args": []}]),
+        (("training", "optimizer", "type"), "Own"),
+        (("training", "optimizer", "learning_rate"), "x"),
+        (("training", "optimizer", "unknown"), 1),
+        (("training", "optimizer", "parameters"), ["unknown"]),
+        (("arch",), 3),
+        (("chip_ids",), ABSENT),
+    ],
+)
+def test_forged_images_for_training_are_refused(place: tuple[str, ...], value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "step.tti"
+    optimizer = pybuda.optimizers.SGD(0.1, device_params=True)
+    device = pybuda.TTDevice("tt0", module=Projection("m"), optimizer=optimizer, **CHIP)
+    device.place_loss_module(pybuda.op.loss.L1Loss("l1"))
+    device.compile_to_image(img_path=str(path), training=True, sample_inputs=(X,), sample_targets=(X,))
+    pybuda.pybuda_reset()
+    wrong = forged(path, ("pybuda", *place), value)
+    with pytest.raises(ImageError, match=r"forged|os::system"):
+        _trained(pybuda.TTDevice.load_image(img_path=str(wrong)))
 
 
 @pytest.mark.long

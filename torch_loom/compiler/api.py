@@ -334,6 +334,7 @@ def _placed(
         task.place,
         replays=task.options.backend_opt_level >= 1,
         folded=folded_of(task.module, task.place, source.sources, context.parameters, *context.folded),
+        sources=source.sources,
     )
 
 

@@ -97,6 +97,7 @@ class Entry:
                 folded=folded_of(
                     self._module, self._device, body["sources"], values, folded, body["folded_names"]
                 ),
+                sources=body["sources"],
             )
             os.utime(self.path)
             return executable

@@ -30,6 +30,7 @@ class Executable:
         program: the ops that it runs.
         specs: how results are put together, and which leaves of the arguments are tensors.
         replays: whether runs replay a captured graph.
+        sources: names in the module of those of the tensors that are its parameters or buffers.
         intermediates: results of the ops of ``op_intermediates_to_save``, of the last run.
     """
 
@@ -43,6 +44,7 @@ class Executable:
         *,
         replays: bool = True,
         folded: Folded | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
         self.device = device
@@ -50,6 +52,7 @@ class Executable:
         self._tensors = dict(tensors)
         self.specs = dict(specs)
         self.replays = replays
+        self.sources = dict(sources or {})
         self._folded = folded
         self.intermediates: dict[str, Any] = {}
         self._has_constants = bool(self.specs.get("constants"))
@@ -137,10 +140,13 @@ class Executable:
         """
         own = {one.data_ptr(): one for one in parameters}
         tensors = {name: own.get(one.data_ptr(), one) for name, one in self._tensors.items()}
-        run = self.program.bind(tensors, self.device)
+        bound = dict(tensors)
+        run = self.program.bind(bound, self.device)
         num_outputs = len(self.program.outputs)
 
         def recorded(*inputs: torch.Tensor) -> list[Any]:
+            # The backward may read them as they were.
+            bound.update({name: tensors[name].clone() for name in self.program.updates})
             results = run(*self._inputs(inputs))
             with torch.no_grad():
                 for name, value in zip(self.program.updates, results[num_outputs:], strict=True):
@@ -148,6 +154,15 @@ class Executable:
             return results[:num_outputs]
 
         return recorded
+
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers that it reads, by their names in the module; what changes in them is seen.
+
+        None of a module that is gone, or was elsewhere when it was compiled.
+        """
+        own = self._saved_tensors()
+        return {source: own[name] for name, source in self.sources.items() if name in own}
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -268,18 +283,41 @@ class Executable:
         Raises:
             ImageError: it cannot be written; what was at the path stays.
         """
+        body, tensors = self.to_data()
+        file.write(path, {**body, **(more or {})}, tensors)
+
+    def to_data(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Return what an image holds of it: the header, as JSON has it, and tensors on the host by name.
+
+        Constants that parameters make are not among them: they are computed where the image is loaded, from
+        the parameters of then.
+        """
         if self._folded is not None:
             self._folded.refresh(self._tensors)
+        tensors = self._saved_tensors()
+        # Of tensors that are the same memory, one that has a name in the module is kept.
+        ties = _ties({name: tensors[name] for name in [*self.sources, *tensors] if name in tensors})
         body = {
             "program": self.program.to_json(),
             "plan": self.plan,
             "specs": self.specs,
             "chip": self.plan["chip"],
             "replays": self.replays,
-            "requires_grad": sorted(name for name, one in self._tensors.items() if one.requires_grad),
-            **(more or {}),
+            "sources": [[name, one] for name, one in self.sources.items() if name in tensors.keys() - ties],
+            "requires_grad": sorted(name for name, one in tensors.items() if one.requires_grad),
+            "ties": ties,
         }
-        file.write(path, body, {name: tensor.cpu() for name, tensor in self._tensors.items()})
+        if self._folded is not None and self._folded.tensors() is not None:
+            body["folded"] = {"program": self._folded.program.to_json(), "names": self._folded.names}
+        return body, {name: one.detach().cpu() for name, one in tensors.items() if name not in ties}
+
+    def _saved_tensors(self) -> dict[str, torch.Tensor]:
+        """Return what its tensors are made of, by name: themselves, or the parameters of constants."""
+        own = self._folded.tensors() if self._folded is not None else None
+        if self._folded is None or own is None:
+            return dict(self._tensors)
+        made = set(self._folded.names)
+        return {**own, **{name: one for name, one in self._tensors.items() if name not in made}}
 
     @classmethod
     def load(
@@ -302,24 +340,95 @@ class Executable:
         name = config.device_name()
         place = device_of(device, ImageError)
         index = place.index
+        if check_chip and (own := _chip_name(index)) != body.get("chip"):
+            raise ImageError(
+                f"{path}: planned for the chip {body.get('chip')}, but {name}:{index} is a {own}. Compile it "
+                "again, or choose the chip by TORCH_LOOM_CHIP"
+            )
+        return cls.of_data(path, body, tensors, place)
+
+    @classmethod
+    def of_data(
+        cls,
+        path: str | os.PathLike[str],
+        body: Mapping[str, Any],
+        tensors: Mapping[str, torch.Tensor],
+        place: torch.device,
+    ) -> Executable:
+        """Return the executable of what :meth:`to_data` returned, on a device.
+
+        Args:
+            path: the file that they come from, for errors.
+
+        Raises:
+            ImageError: they are malformed.
+        """
         try:
-            if check_chip and (own := _chip_name(index)) != body["chip"]:
-                raise ImageError(
-                    f"{path}: planned for the chip {body['chip']}, but {name}:{index} is a {own}. Compile it "
-                    "again, or choose the chip by TORCH_LOOM_CHIP"
-                )
             program = Program.from_json(body["program"])
-            if missing := [one for one in program.tensors if one not in tensors]:
-                raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
             check_specs(path, body["specs"], len(program.outputs))
             check_plan(path, body["plan"])
+            sources = sources_of(path, body, tensors)
             trained = set(body.get("requires_grad", ()))
             moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
-            return cls(program, moved, body["plan"], body["specs"], place, replays=body["replays"])
-        except ImageError:
+            moved |= {name: moved[first] for name, first in body.get("ties", {}).items()}
+            folded = None
+            if "folded" in body:
+                makes = Program.from_json(body["folded"]["program"])
+                _check_tensors(path, makes, moved)
+                folded = Folded(
+                    makes, body["folded"]["names"], {}, {name: moved[name] for name in makes.tensors}, place
+                )
+                moved |= folded.computed()
+            _check_tensors(path, program, moved)
+            return cls(
+                program,
+                {name: moved[name] for name in program.tensors},
+                body["plan"],
+                body["specs"],
+                place,
+                replays=body["replays"],
+                folded=folded,
+                sources=sources,
+            )
+        except (ImageError, torch.OutOfMemoryError):
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
+
+
+def _ties(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Return the names of tensors that are the memory of one before them, with that one's name."""
+    first: dict[Any, str] = {}
+    ties = {}
+    for name, one in tensors.items():
+        place = (one.data_ptr(), one.dtype, one.shape, one.stride()) if one.numel() else name
+        if first.setdefault(place, name) != name:
+            ties[name] = first[place]
+    return ties
+
+
+def sources_of(
+    path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+) -> dict[str, str]:
+    """Return the parameters that an image names: their names in the module, by those of their tensors.
+
+    Raises:
+        ImageError: it names none of its tensors, or two by one name.
+    """
+    try:
+        given = {str(name): str(source) for name, source in body.get("sources", ())}
+    except (TypeError, ValueError) as error:
+        raise ImageError(f"{path}: the file is damaged: its parameters are {error!r}") from error
+    if not given.keys() <= tensors.keys() or len(set(given.values())) < len(given):
+        raise ImageError(f"{path}: the file is damaged: its parameters are {given!r}")
+    return given
+
+
+def _check_tensors(
+    path: str | os.PathLike[str], program: Program, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    if missing := [one for one in program.tensors if one not in tensors]:
+        raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ import torch
 from torch_loom.config.files import no_file
 from torch_loom.errors import ImageError
 
-VERSION = 1
+VERSION = 2
+"""1 had constants in place of the parameters that they are made of, and is read, too."""
 _KIND = "torch-loom image"
 
 
@@ -106,10 +107,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
 
 
 def _check_version(target: Path, metadata: Mapping[str, str]) -> None:
-    if metadata.get("version") != str(VERSION):
+    if metadata.get("version", "") not in [str(one) for one in range(1, VERSION + 1)]:
         raise ImageError(
-            f"{target}: an image of version {metadata.get('version')}, but this torch-loom reads version "
-            f"{VERSION}. Compile the model again"
+            f"{target}: an image of version {metadata.get('version')}, but this torch-loom reads versions 1 "
+            f"to {VERSION}. Compile the model again"
         )
     running = str(torch.__version__).partition("+")[0]
     if metadata.get("torch", "").split(".")[:2] != running.split(".")[:2]:

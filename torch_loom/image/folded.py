@@ -31,8 +31,8 @@ class Folded:
         others: Mapping[str, torch.Tensor],
         device: torch.device,
     ) -> None:
-        self._program = program
-        self._names = list(names)
+        self.program = program
+        self.names = list(names)
         self._parameters = {name: weakref.ref(one) for name, one in parameters.items()}
         self._others = dict(others)
         self._device = device
@@ -45,16 +45,28 @@ class Folded:
             return
         with self._lock:
             versions = self._current_versions()
-            parameters = {name: one() for name, one in self._parameters.items()}
-            if versions == self._versions or any(one is None for one in parameters.values()):
+            if versions == self._versions or self.tensors() is None:
                 return
-            with torch.no_grad():
-                own = {name: one.detach() for name, one in parameters.items() if one is not None}
-                run = self._program.bind({**self._others, **own}, self._device)
-                for name, value in zip(self._names, run(), strict=True):
-                    if name in constants:
+            for name, value in self.computed().items():
+                if name in constants:
+                    with torch.no_grad():
                         constants[name].copy_(value)
             self._versions = versions
+
+    def computed(self) -> dict[str, torch.Tensor]:
+        """Compute the constants of what the parameters are now, by name; none of a module that is gone."""
+        own = self.tensors()
+        if own is None:
+            return {}
+        with torch.no_grad():
+            run = self.program.bind({name: one.detach() for name, one in own.items()}, self._device)
+            return dict(zip(self.names, run(), strict=True))
+
+    def tensors(self) -> dict[str, torch.Tensor] | None:
+        """Return the tensors of the program by name; None: the module is gone, and its parameters with it."""
+        own = {name: one() for name, one in self._parameters.items()}
+        alive = {name: one for name, one in own.items() if one is not None}
+        return {**alive, **self._others} if len(alive) == len(own) else None
 
     def _current_versions(self) -> list[int | None]:
         own = [_version(one()) for one in self._parameters.values()]

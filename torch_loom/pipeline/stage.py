@@ -132,6 +132,12 @@ class Stage:
             for module in every:
                 module.training = False
 
+    def training_modes(self) -> list[bool]:
+        """Return whether each of the modules that run, and of those within, trains in training."""
+        modes = self._modes or {}
+        every = [inner for module in self.chosen_modules() for inner in module.modules()]
+        return [modes.get(inner, inner.training) for inner in every]
+
     def reset_alive(self) -> None:
         """Forget what waits for a backward."""
         self._alive.clear()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,6 +53,23 @@ class Optimizer:
         if learning_rate is not None:
             check_number("learning_rate", learning_rate)
             self.learning_rate = learning_rate
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as JSON has it, as ``of_data`` reads it.
+
+        Raises:
+            PyBudaError: it is of a class of the program's own.
+        """
+        if KINDS.get(type(self).__name__) is not type(self):
+            raise PyBudaError(
+                f"an image holds no optimizer of the program's own class {type(self).__name__}; it holds "
+                f"{', '.join(KINDS)}"
+            )
+        taken = inspect.signature(type(self)).parameters
+        found = {name: value for name, value in vars(self).items() if name in taken}
+        if self.parameters is not None:
+            found["parameters"] = [parameter.get_name() for parameter in self.parameters]
+        return {"type": type(self).__name__, **found}
 
     def get_pytorch_optimizer(self, parameters: Any, lr: float | None = None) -> torch.optim.Optimizer:
         """Return a PyTorch optimizer of the same arithmetic.
@@ -265,6 +283,32 @@ class LARS(Optimizer):
                 kept["momentum"] = step.clone()
             step = step + self.momentum * kept["momentum"] if self.nesterov else kept["momentum"]
         p.sub_(lr * step)
+
+
+KINDS: dict[str, type[Optimizer]] = {kind.__name__: kind for kind in (SGD, Adam, AdamW, LAMB, LARS)}
+
+
+def of_data(data: Mapping[str, Any], parameters: Sequence[Any]) -> Optimizer:
+    """Return the optimizer of data.
+
+    Args:
+        parameters: among which are those that it trains.
+
+    Raises:
+        PyBudaError: the data name what there is not, or numbers that cannot be.
+    """
+    given = dict(data)
+    kind = KINDS.get(given.pop("type", ""))
+    if kind is None:
+        raise PyBudaError(f"{data.get('type')!r} is no optimizer; there are {', '.join(KINDS)}")
+    if unknown := given.keys() - inspect.signature(kind).parameters.keys():
+        raise PyBudaError(f"{kind.__name__} takes no {', '.join(sorted(unknown))}")
+    if given.get("parameters") is not None:
+        named = {parameter.get_name(): parameter for parameter in parameters}
+        if missing := set(given["parameters"]) - named.keys():
+            raise PyBudaError(f"{kind.__name__} trains {', '.join(sorted(missing))}, which are not there")
+        given["parameters"] = [named[name] for name in given["parameters"]]
+    return kind(**given)
 
 
 class _Stepper(torch.optim.Optimizer):

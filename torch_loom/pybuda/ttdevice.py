@@ -27,7 +27,7 @@ from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
-from torch_loom.pybuda.tti import ImageModule, TTDeviceImage, compile_image
+from torch_loom.pybuda.tti import TTDeviceImage, compile_image, place_image
 from torch_loom.pybuda.verify.config import VerifyConfig
 from torch_loom.pybuda.verify.stages import check, verify_device
 
@@ -200,18 +200,20 @@ class TTDevice(ChipDevice):
 
         Args:
             img_path: the file; default: ``device_images/<name>.tti``.
-            sample_inputs: of one micro-batch; their shapes are compiled for.
+            training: for runs of training; the device has its loss, and may have an optimizer. Dropout and
+                norms are as the modules' modes say. Otherwise for inference.
+            sample_inputs, sample_targets: of one micro-batch; their shapes are compiled for.
             verify_cfg: compares the device with PyTorch on these inputs first.
             cpueval_outputs: what the modules give on the host, if it is known; compared too.
 
         Raises:
-            PyBudaError: arch, devtype or inputs are missing, or training is asked for: images run inference.
+            PyBudaError: arch, devtype, inputs or targets are missing; training has no loss.
             VerificationError: a compared value differs.
         """
-        if training or len(sample_targets):
-            raise PyBudaError("compile_to_image: images run inference; leave out training and sample_targets")
-        inputs = tuple(sample_inputs.values()) if isinstance(sample_inputs, dict) else tuple(sample_inputs)
-        image = compile_image(self, img_path, inputs, microbatch_count)
+        if len(sample_targets) and not training:
+            raise PyBudaError("compile_to_image: sample_targets are for training=True alone")
+        inputs, targets = _in_order(sample_inputs), _in_order(sample_targets)
+        image = compile_image(self, img_path, inputs, microbatch_count, training, targets)
         if verify_cfg is not None and verify_cfg.enabled:
             values = [value_of_tensor(value) for value in inputs]
             verify_device(self, values, verify_cfg)
@@ -224,7 +226,7 @@ class TTDevice(ChipDevice):
     def load_image(
         *, img: TTDeviceImage | None = None, img_path: str | None = None, device_id_overrides: Any = None
     ) -> TTDevice:
-        """Return a device that runs an image: mode RunOnly, the image's modules placed.
+        """Return a device that runs an image: mode RunOnly, the image's modules and loss placed.
 
         Raises:
             PyBudaError: neither or both of ``img`` and ``img_path``.
@@ -242,7 +244,7 @@ class TTDevice(ChipDevice):
             devtype=img.devtype,  # type: ignore[arg-type]
             device_mode=DeviceMode.RunOnly,
         )
-        device.place_module(ImageModule(img))
+        place_image(device, img)
         return device
 
     def generate_graph(
@@ -375,6 +377,10 @@ class TTDevice(ChipDevice):
             # A process has no configuration of the program's: it gets what holds now.
             numbers=self.numbers if self.mp_context is None else self.chosen_numbers(),
         )
+
+
+def _in_order(samples: Any) -> tuple[Any, ...]:
+    return tuple(samples.values()) if isinstance(samples, dict) else tuple(samples)
 
 
 def _torch_optimizer(optimizer: Optimizer, parameters: StageParameters) -> Any:

@@ -1,9 +1,10 @@
-"""Images: the compiled modules of a TTDevice in one file, and the device that runs them."""
+"""Images: the compiled modules of a TTDevice in one file, and the modules that stand for it when it runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,22 @@ from torch import nn
 
 from torch_loom.errors import ImageError, PyBudaError
 from torch_loom.image import file
-from torch_loom.image.executable import Executable
+from torch_loom.image.executable import Executable, sources_of
+from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
+from torch_loom.pybuda import optimizers
 from torch_loom.pybuda.chips import device_type
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 from torch_loom.pybuda.execution.chip_device import ChipDevice
 from torch_loom.pybuda.execution.placing import compiled
+from torch_loom.pybuda.execution.tracing import InOrder
 from torch_loom.pybuda.module import Module
+from torch_loom.pybuda.parameter import Parameter
 from torch_loom.pybuda.tensor import to_torch
 
 _KEY = "pybuda"
+_LOSS = "loss:"
+"""What the names of the loss's tensors begin with: a program's own names have no colon."""
 
 
 class TTDeviceImage:
@@ -31,20 +38,21 @@ class TTDeviceImage:
         path: the file.
         device_name, chip_ids, arch, devtype: of the device that was compiled.
         microbatch_count: the count that it was compiled with.
-        is_compiled_for_training: always False: images run inference.
+        modules: the names of the modules that were placed.
     """
 
-    is_compiled_for_training = False
-
     def __init__(self, path: str | os.PathLike[str], body: dict[str, Any]) -> None:
-        known = body[_KEY]
         self.path = Path(path)
+        known = body[_KEY]
         self.device_name: str = known["name"]
         self.chip_ids: list[int] = list(known["chip_ids"])
         self.arch = BackendDevice.from_string(known["arch"])
         self.devtype = BackendType.from_string(known["devtype"])
         self.microbatch_count: int = known["microbatch_count"]
         self.modules: list[str] = list(known["modules"])
+        self._training: dict[str, Any] | None = known.get("training")
+        targets = self._training["targets"] if self._training else []
+        self._targets = [tuple(int(size) for size in shape) for shape in targets]
         self._inputs: list[dict[str, Any]] = body["program"]["inputs"]
         self._chip: str = body["chip"]
 
@@ -65,24 +73,34 @@ class TTDeviceImage:
             raise ImageError(
                 f"{tti_file_path}: an image without a TTDevice, of torch_loom.compile: use loom run-image"
             )
-        image = cls(tti_file_path, body)
+        try:
+            image = cls(tti_file_path, body)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ImageError(
+                f"{tti_file_path}: the file is damaged: of its device it says {error!r}"
+            ) from error
         if device_id_overrides is not None:
             image.chip_ids = list(device_id_overrides)
         return image
+
+    def is_compiled_for_training(self) -> bool:
+        """Whether runs of it are training; otherwise they are inference."""
+        return self._training is not None
 
     def get_input_shapes(self) -> list[tuple[int, ...]]:
         """Return the shape of each input."""
         return [tuple(one["shape"]) for one in self._inputs]
 
     def get_target_shapes(self) -> list[tuple[int, ...]]:
-        """Return no shapes: images run inference and take no targets."""
-        return []
+        """Return the shape of each target; none of an image for inference."""
+        return list(self._targets)
 
     def info(self) -> str:
         """Return what the image holds, as text."""
         lines = {
             "device": f"{self.device_name}, chips {self.chip_ids}",
             "compiled for": f"{self._chip} ({self.devtype.to_string()})",
+            "runs": "training" if self.is_compiled_for_training() else "inference",
             "modules": ", ".join(self.modules),
             "inputs": ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._inputs),
         }
@@ -90,37 +108,123 @@ class TTDeviceImage:
 
 
 class ImageModule(Module):
-    """The modules of an image, as a single module that a device runs."""
+    """The modules of an image, or its loss, as a single module that a device runs.
 
-    def __init__(self, image: TTDeviceImage) -> None:
-        super().__init__(f"image_{image.device_name}")
+    Its parameters have the values of the image until others are set; a device takes them when it begins.
+    """
+
+    def __init__(self, image: TTDeviceImage, is_loss: bool = False) -> None:
+        super().__init__(f"image_{image.device_name}" + ("_loss" if is_loss else ""))
         self.image = image
+        self._is_loss = is_loss
+        self._known: dict[str, Parameter] | None = None
+        self._changed: set[str] = set()
+
+    def get_parameters(self) -> list[Parameter]:
+        """Return the parameters, by the names that they had in the modules of the image.
+
+        Raises:
+            ImageError: the file cannot be read any more.
+        """
+        return list(self._parameters().values())
+
+    def set_parameter(self, name: str, data: Any) -> None:
+        """Set a parameter's value, by its full name or the part behind the module's.
+
+        Raises:
+            PyBudaError: there is none of that name, or its shape is another.
+        """
+        own = self._parameters()
+        found = [key for key in own if key == name] or [key for key in own if key.endswith(f".{name}")]
+        if len(found) != 1:
+            raise PyBudaError(
+                f"the image {self.image.path} has {len(found) or 'no'} parameters {name!r}; it has "
+                f"{', '.join(own) or 'none: it is of an earlier version, whose images kept constants alone'}"
+            )
+        own[found[0]].set_value(data)
+        self._changed.add(found[0])
+
+    def set_parameters(self, **kwargs: Any) -> None:
+        """Set parameters by name, as ``set_parameter``; of names with dots a dict: ``**{"a.weight": t}``."""
+        for name, value in kwargs.items():
+            self.set_parameter(name, value)
+
+    def load_parameter_dict(self, data: Mapping[str, Any]) -> None:
+        """Set the values of all parameters that the dict names, as ``set_parameter``."""
+        self.set_parameters(**data)
 
     def torch_module(self) -> nn.Module:
         """Return what runs on the device's first chip."""
+        body, tensors = self._part()
         place = torch.device(device_type(), self.image.chip_ids[0])
-        return _Runner(Executable.load(self.image.path, place))
+        executable = Executable.of_data(self.image.path, body, tensors, place)
+        runner = _Runner(executable, is_training=self.image.is_compiled_for_training())
+        with torch.no_grad():
+            for name in self._changed:
+                runner.own[name].copy_(self._parameters()[name].value())
+        return runner
+
+    def _parameters(self) -> dict[str, Parameter]:
+        if self._known is None:
+            body, tensors = self._part()
+            sources, trained = sources_of(self.image.path, body, tensors), body.get("requires_grad", ())
+            self._known = {
+                name: Parameter(tensors[key], requires_grad=key in trained, name=name)
+                for key, name in sources.items()
+            }
+        return self._known
+
+    def _part(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Return header and tensors of the modules, or of the loss."""
+        body, tensors = file.read(self.image.path)
+        if not self._is_loss:
+            return body, {name: one for name, one in tensors.items() if not name.startswith(_LOSS)}
+        own = {name.removeprefix(_LOSS): one for name, one in tensors.items() if name.startswith(_LOSS)}
+        try:
+            return {**body[_KEY]["training"]["loss"], "plan": body["plan"]}, own
+        except (LookupError, TypeError) as error:
+            raise ImageError(f"{self.image.path}: the file is damaged: its loss is {error!r}") from error
 
 
 class _Runner(nn.Module):
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, is_training: bool) -> None:
         super().__init__()
         self.executable = executable
+        self._is_training = is_training
+        # Not registered: modules have no parameters whose names have dots.
+        self.own = {
+            name: nn.Parameter(one.detach(), one.requires_grad) for name, one in executable.parameters.items()
+        }
+        self._recorded = executable.recorded(self.own.values())
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        """Iterate over the names that parameters had in the modules of the image, and the parameters."""
+        for name, value in self.own.items():
+            yield f"{prefix}.{name}" if prefix else name, value
 
     def forward(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return flatten_outputs(self.executable.run_flat(values))
+        made = self._recorded(*values) if self._is_training else self.executable.run_flat(values)
+        return flatten_outputs(made)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
-        return self  # its tensors are on its device already, and never change
+        return self  # it was made for its device, and its tensors are there
 
 
 def compile_image(
-    device: ChipDevice, img_path: str | os.PathLike[str] | None, sample_inputs: Sequence[Any], count: int
+    device: ChipDevice,
+    img_path: str | os.PathLike[str] | None,
+    sample_inputs: Sequence[Any],
+    count: int,
+    training: bool = False,
+    sample_targets: Sequence[Any] = (),
 ) -> TTDeviceImage:
-    """Compile the modules of a device for its chip and write them to a file.
+    """Compile the modules of a device for its chip, for training its loss too, and write them to a file.
 
     Raises:
-        PyBudaError: arch or devtype are left open, or inputs are missing.
+        PyBudaError: arch or devtype are left open, inputs or targets are missing, or training needs what an
+            image cannot hold.
         LoomError: the compiler refuses the modules.
     """
     if device.arch is None or not device.devtype_given:
@@ -130,13 +234,21 @@ def compile_image(
         )
     if not sample_inputs:
         raise PyBudaError("compile_to_image needs sample_inputs, whose shapes are compiled for")
+    if training:
+        _check_training(device, sample_targets)
     path = Path(img_path) if img_path is not None else Path(f"device_images/{device.name}.tti")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ImageError(f"{path}: the image cannot be written ({error})") from error
-    executable = compiled(device, [to_torch(value) for value in sample_inputs])
-    known = {
+    inputs = [to_torch(value) for value in sample_inputs]
+    stage = device.reference_stage()
+    modules = stage.chosen_modules()
+    if training:
+        _set_modes(modules, device.make_stage().training_modes())
+    executable = compiled(device, inputs, (), modules, training)
+    body, tensors = _data(executable, InOrder(modules), stage)
+    known: dict[str, Any] = {
         "name": device.name,
         "chip_ids": list(device.chip_ids),
         "arch": device.arch.to_string(),
@@ -144,5 +256,80 @@ def compile_image(
         "microbatch_count": count,
         "modules": [module.name for module in device.modules],
     }
-    executable.save(path, {_KEY: known})
+    if training:
+        targets = [to_torch(value) for value in sample_targets]
+        loss, losses = _compiled_loss(device, stage, [*device.output_shapes(inputs), *targets])
+        known["training"] = {
+            "targets": [list(value.shape) for value in targets],
+            "loss": loss,
+            "optimizer": None if device.optimizer is None else device.optimizer.to_data(),
+        }
+        tensors |= {f"{_LOSS}{name}": one for name, one in losses.items()}
+    file.write(path, {**body, _KEY: known}, tensors)
     return TTDeviceImage.load_from_disk(path)
+
+
+def place_image(device: ChipDevice, image: TTDeviceImage) -> None:
+    """Place what an image holds on a device: modules, and for training loss and optimizer.
+
+    Raises:
+        ImageError: the file is damaged.
+    """
+    module = ImageModule(image)
+    device.place_module(module)
+    training = image._training
+    if training is None:
+        return
+    device.place_loss_module(ImageModule(image, is_loss=True))
+    try:
+        if training["optimizer"] is not None:
+            device.optimizer = optimizers.of_data(training["optimizer"], module.get_parameters())
+    except (LookupError, TypeError, ValueError, PyBudaError) as error:
+        raise ImageError(f"{image.path}: the file is damaged: of training it says {error!r}") from error
+
+
+def _check_training(device: ChipDevice, targets: Sequence[Any]) -> None:
+    """Refuse what an image for training cannot hold."""
+    if device.loss_module is None:
+        raise PyBudaError(
+            f"compile_to_image: training=True needs a loss: place_loss_module() on device {device.name!r}"
+        )
+    if not len(targets):
+        raise PyBudaError(
+            "compile_to_image: training=True needs sample_targets, whose shapes are compiled for"
+        )
+    if device.scheduler is not None:
+        warnings.warn(
+            f"device {device.name!r}: a scheduler is code and no part of the image; set `scheduler` of the "
+            "device that load_image returns",
+            stacklevel=4,  # who called TTDevice.compile_to_image
+        )
+
+
+def _set_modes(modules: Sequence[nn.Module], modes: Sequence[bool]) -> None:
+    every = [inner for module in modules for inner in module.modules()]
+    for inner, mode in zip(every, modes, strict=True):
+        inner.training = mode
+
+
+def _data(
+    executable: Executable, module: nn.Module, stage: Stage
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Return an executable as data; its parameters have the names of the stage's."""
+    own = dict(module.named_parameters(remove_duplicate=False))
+    keys = {id(own[source]): key for key, source in reversed(executable.sources.items()) if source in own}
+    named = stage.parameters.named_parameters()
+    executable.sources = {keys[id(one)]: name for name, one in named if id(one) in keys}
+    return executable.to_data()
+
+
+def _compiled_loss(
+    device: ChipDevice, stage: Stage, samples: Sequence[torch.Tensor]
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Return the program of a stage's loss, for outputs and targets of these shapes, and its tensors."""
+    assert isinstance(stage.loss, nn.Module)
+    # PyTorch's own losses stay float32 under ``numerics.emulate``, too.
+    more = {"numerics": "exact"} if isinstance(stage.loss, nn.modules.loss._Loss) else {}
+    executable = compiled(device, samples, (), [stage.loss], True, **more)
+    body, tensors = _data(executable, InOrder([stage.loss]), stage)
+    return {key: value for key, value in body.items() if key != "plan"}, tensors

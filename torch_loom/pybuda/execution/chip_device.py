@@ -18,6 +18,8 @@ from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
+from torch_loom.pybuda.optimizers import Optimizer
+from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.wanted import check_count
 
 # Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
@@ -57,6 +59,8 @@ class ChipDevice(Device):
         self.devtype_given = devtype is not None
         self.device_mode = device_mode or DeviceMode.CompileAndRun
         self.fp32_fallback = fp32_fallback
+        self.optimizer: Optimizer | None = None
+        self.scheduler: LearningRateScheduler | None = None
 
     def torch_device(self) -> torch.device:
         """Return the first chip's device."""

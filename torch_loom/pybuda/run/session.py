@@ -16,13 +16,12 @@ from torch_loom.pipeline import GuardedQueue, Pipeline, Stage, StageError
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device, program
-from torch_loom.pybuda.enums import DeviceMode
-from torch_loom.pybuda.execution.chip_device import ChipDevice
 from torch_loom.pybuda.execution.device_loop import DeviceLoop
 from torch_loom.pybuda.execution.placing import wants_files, write_files
 from torch_loom.pybuda.execution.runner import BudaRunner
 from torch_loom.pybuda.run.progress import Progress
 from torch_loom.pybuda.tensor import Tensor
+from torch_loom.pybuda.tti import ImageModule
 
 
 class Session:
@@ -180,6 +179,8 @@ def _ready_devices(training: bool, config: CompilerConfig) -> list[Device]:
     _check_names("module", [module.name for device in devices for module in device.modules])
     if training:
         check_training(devices)
+    elif trained := [device.name for device in devices if _image_of(device, for_training=True)]:
+        raise PyBudaError(f"device {trained[0]!r} runs an image for training; compile one for inference, too")
     inside = [device.name for device in devices if device.mp_context is not None]
     if config.op_intermediates_to_save and inside:
         raise PyBudaError(
@@ -263,8 +264,17 @@ def check_training(devices: Sequence[Device]) -> None:
             f"it is placed on {placed}"
         )
     for device in devices:
-        if isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly:
-            raise PyBudaError(f"device {device.name!r} has mode RunOnly and cannot train")
+        if _image_of(device, for_training=False):
+            raise PyBudaError(
+                f"device {device.name!r} runs an image for inference and cannot train: compile one with "
+                "training=True"
+            )
+
+
+def _image_of(device: Device, *, for_training: bool) -> bool:
+    """Whether a device runs an image that was compiled for training, or for inference."""
+    images = [one.image for one in device.modules if isinstance(one, ImageModule)]
+    return any(image.is_compiled_for_training() == for_training for image in images)
 
 
 def _checkpoint(values: dict[str, torch.Tensor]) -> dict[str, Tensor]:
