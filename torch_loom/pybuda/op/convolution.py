@@ -56,11 +56,14 @@ def _whole(parts: tuple[Torch, ...]) -> Torch:
 
 
 def padding_of(padding: Sizes, kernel: tuple[int, ...]) -> list[int]:
-    """Return what `functional.pad` takes, last dimension first: `same` is half of the kernel on each side."""
+    """Return what `functional.pad` takes, last dimension first.
+
+    `same` is half of the kernel on each side, and one less at the end where the kernel is even.
+    """
     if isinstance(padding, str):
         if padding != "same":
             raise PyBudaError(f"padding {padding!r} is neither 'same' nor numbers")
-        return [size // 2 for size in reversed(kernel) for _ in range(2)]
+        return [part for size in reversed(kernel) for part in (size // 2, (size - 1) // 2)]
     if isinstance(padding, int):
         return [padding] * (2 * len(kernel))
     if len(padding) == 2 * len(kernel):
@@ -115,24 +118,29 @@ def Conv2dTranspose(
     dilation: Any = 1,
     groups: int = 1,
     channel_last: bool = False,
+    output_padding: Any = 0,
 ) -> Tensor:
     """Transposed convolution of images (N, Cin, H, W).
 
     Weights are PyTorch's (Cin, Cout/groups, kH, kW); the documented (Cout, Cin/groups, kH, kW) are taken
-    where only these fit. Padding as for Conv2d, and symmetric.
+    where only these fit. Padding as for Conv2d; ``output_padding`` rows and columns are added at the end.
     """
 
     def run(x: Torch, weight: Torch, flat_bias: Torch | None) -> Torch:
         if weight.shape[0] != x.shape[-3] and weight.shape[1] * groups == x.shape[-3]:
             # (Cout, Cin/g) of each group is one (Cin/g, Cout/g) of PyTorch's.
             weight = weight.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
-        values = padding_of(padding, tuple(weight.shape[-2:]))
-        if values[::2] != values[1::2]:
-            raise PyBudaError(f"padding {padding} differs between sides")
-        rest = tuple(reversed(values[::2]))
-        return functional.conv_transpose2d(x, weight, flat_bias, stride, rest, 0, groups, dilation)
+        left, right, top, bottom = padding_of(padding, tuple(weight.shape[-2:]))
+        both = (min(top, bottom), min(left, right))
+        made = functional.conv_transpose2d(
+            x, weight, flat_bias, stride, both, output_padding, groups, dilation
+        )
+        rows, columns = slice(top - both[0], None), slice(left - both[1], None)
+        made = made[..., rows, columns]
+        return made[..., : made.shape[-2] - (bottom - both[0]), : made.shape[-1] - (right - both[1])]
 
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    attributes["output_padding"] = output_padding
     return _convolve("conv2d_transpose", name, (activations, weights, bias), run, 2, channel_last, attributes)
 
 

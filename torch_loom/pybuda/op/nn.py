@@ -99,6 +99,10 @@ class ConvTranspose2dModule(_Convolution):
     _op = staticmethod(Conv2dTranspose)
     _is_transposed = True
 
+    def __init__(self, *args: Any, output_padding: Any = 0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._arguments["output_padding"] = output_padding
+
 
 class _Pool(PyBudaModule):
     """A pooling op, with its arguments beside the activations."""
