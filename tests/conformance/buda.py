@@ -33,6 +33,7 @@ FILES = (
         "test_fork_join.py",
         "test_multichip.py",
         "test_streaming.py",
+        "test_conv2d.py",
     ),
     *("test_fusing.py", "tti/test_tti.py", "backend/test_loss.py", "test_user.py", "test_consteval.py"),
     *("test_nn.py", "test_cross_entropy_loss.py", "test_constraints.py", "test_error.py", "test_indexing.py"),
