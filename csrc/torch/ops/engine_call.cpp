@@ -55,7 +55,33 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
 
 bool is_in(DtypeSet set, Type type) { return (set & set_of({type})) != 0; }
 
-// The dtype that the op's operands are promoted to, if the engine has no kernel for it.
+bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
+  const auto optional = formal.real_type()->cast<c10::OptionalType>();
+  const c10::TypePtr type = optional ? optional->getElementType() : formal.real_type();
+  return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
+}
+
+bool is_product(const Op& op) {
+  const runtime::ShapeClass shape_class = op.facts.shape_class;
+  return shape_class == runtime::ShapeClass::kMatmul || shape_class == runtime::ShapeClass::kConvolution;
+}
+
+// Whether all that a call reads is of the dtype, and what it writes to, too, unless it names another.
+bool is_of_one_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments, Type type) {
+  const auto& formal = op.handle.schema().arguments();
+  Type written = type;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (names_dtype(formal[i], arguments[i])) written = arguments[i].toScalarType();
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    for (const at::Tensor& tensor : tensors_of(arguments[i])) {
+      if (tensor.scalar_type() != (formal[i].is_out() ? written : type)) return false;
+    }
+  }
+  return true;
+}
+
+// The dtype that the op's operands are promoted to, if the engine's kernel is not asked for it.
 std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
   const DtypeSet any = op.widened_dtypes | op.widened_sparse_dtypes;
   // Most calls end here.
@@ -81,7 +107,20 @@ std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments
   const DtypeSet lacking = is_sparse ? op.widened_sparse_dtypes : op.widened_dtypes;
   if (operands.empty() || lacking == 0) return std::nullopt;
   const Type type = at::native::result_type(operands);
-  return is_in(lacking, type) ? std::optional(type) : std::nullopt;
+  if (!is_in(lacking, type)) return std::nullopt;
+  // Products promote nothing: the engine's kernel says what is wrong with dtypes.
+  if (is_product(op) && !is_of_one_dtype(op, arguments, type)) return std::nullopt;
+  return type;
+}
+
+// The tensor in another dtype, in no more memory than it has elements: of an expanded one, or of windows that
+// overlap, the memory is converted once.
+at::Tensor converted(const at::Tensor& tensor, Type type) {
+  if (tensor.layout() != c10::kStrided || tensor.numel() == 0) return tensor.to(type);
+  int64_t span = 1;
+  for (int64_t i = 0; i < tensor.dim(); ++i) span += (tensor.size(i) - 1) * tensor.stride(i);
+  if (tensor.numel() <= span) return tensor.to(type);
+  return tensor.as_strided({span}, {1}).to(type).as_strided(tensor.sizes(), tensor.strides());
 }
 
 void store(const at::Tensor& result, const at::Tensor& out) {
@@ -93,12 +132,6 @@ void store(const at::Tensor& result, const at::Tensor& out) {
     out.resize_as_sparse_(result);
   }
   out.copy_(result);
-}
-
-bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
-  const auto optional = formal.real_type()->cast<c10::OptionalType>();
-  const c10::TypePtr type = optional ? optional->getElementType() : formal.real_type();
-  return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
 }
 
 // The outs of a call, or the operand that it changes in place.
@@ -286,7 +319,7 @@ class WideCall {
         if (tensor.is_same(written.own)) return written.wide;
       }
     }
-    at::Tensor wide = formal.is_out() ? empty_wide(tensor) : tensor.to(wide_of(tensor.scalar_type()));
+    at::Tensor wide = formal.is_out() ? empty_wide(tensor) : converted(tensor, wide_of(tensor.scalar_type()));
     if (is_written) written_.push_back({tensor, wide});
     return wide;
   }

@@ -1,3 +1,4 @@
+import resource
 from collections.abc import Callable
 
 import torch
@@ -59,3 +60,36 @@ for dtype in (torch.float16, torch.bfloat16):
     own(own_given).backward(wide(upstream))
     for one, other in ((given, own_given), (layer.weight, own.weight), (layer.bias, own.bias)):
         torch.testing.assert_close(one.grad.cpu().float(), other.grad, rtol=1e-2, atol=1e-2)
+
+# Of an operand that repeats its memory, the memory is converted: a dense float32 copy would take 1 GiB.
+once = torch.rand(512, 512, device="loom").bfloat16()
+many, columns = once.expand(1024, 512, 512), torch.rand(1024, 512, 1, device="loom").bfloat16()
+torch.bmm(many[:2], columns[:2]).cpu()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = torch.bmm(many, columns).cpu()
+assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10  # KiB
+assert torch.equal(result[7], torch.mv(once, columns[7, :, 0]).unsqueeze(1).cpu())
+windows = torch.rand(40, device="loom").half().unfold(0, 16, 2)
+assert torch.equal(windows @ windows.T, windows.contiguous() @ windows.contiguous().T)
+
+# Products promote nothing: neither what they write to nor a scalar may be of another dtype.
+for dtype in (torch.float16, torch.bfloat16):
+    square = torch.rand(4, 4, device="loom").to(dtype)
+    batch = square.unsqueeze(0)
+    other, scalar = torch.zeros(4, 4, device="loom"), torch.zeros((), device="loom")
+    for call in (
+        lambda: torch.mm(square, square, out=other),
+        lambda: torch.addmm(square, square, square, out=other),
+        lambda: torch.bmm(batch, batch, out=other.unsqueeze(0)),
+        lambda: torch.addmm(scalar, square, square),
+        lambda: torch.addmv(scalar, square, square[0]),
+        lambda: torch.baddbmm(other.unsqueeze(0), batch, batch),
+        lambda: torch.mm(square, other),
+        lambda: torch.dot(square[0], other[0]),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "dtype" in str(error), error
+        else:
+            raise AssertionError("it took another dtype")
