@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,10 +138,19 @@ def test_what_is_not_there_raises() -> None:
     for name in DECLINED_NAMES:
         with pytest.raises(AttributeError, match=f"tt_torch.{name} is declined"):
             getattr(tt, name)
-    wrong = {"optimization_level": 3, "enable_trace": "maybe", "experimental_weight_dtype": "bf8"}
+    wrong = {
+        "optimization_level": 3,
+        "enable_trace": "maybe",
+        "experimental_weight_dtype": "bf8",
+        "export_path": 3,
+        "export_model_name": "../x",
+    }
     for name, bad in wrong.items():
-        with pytest.raises(CompilerOptionError, match=f"{name}={bad!r}: it takes"):
+        with pytest.raises(CompilerOptionError, match=f"{name}={re.escape(repr(bad))}: it takes"):
             parsed({name: bad})
+    for no_options in ([1], {1: 2}):
+        with pytest.raises(CompilerOptionError, match="a dictionary of options by name"):
+            parsed(no_options)  # type: ignore[arg-type]
 
 
 def test_the_page_is_up_to_date() -> None:

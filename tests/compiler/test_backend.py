@@ -133,7 +133,13 @@ def test_options() -> None:
         return torch.compile(lambda x: x.exp(), backend="loom", options=options)(x)
 
     assert torch.equal(compiled(cache_dir="x", tensor_parallel_size=2, replay=False), x.exp())
-    for bad in ({"numerics": "nearly"}, {"no_such": 1}, {"replay": "yes"}):
+    for bad in (
+        {"numerics": "nearly"},
+        {"no_such": 1},
+        {"replay": "yes"},
+        {"cache_dir": 3},
+        {"tensor_parallel_size": "2"},
+    ):
         with pytest.raises(Exception, match=next(iter(bad))) as raised:
             compiled(**bad)
         assert isinstance(raised.value.__cause__ or raised.value, CompilerOptionError) or "Compiler" in str(

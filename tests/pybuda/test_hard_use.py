@@ -14,7 +14,7 @@ import torch
 
 from tests.pybuda.models import SIZE, Projection
 from torch_loom import pybuda
-from torch_loom.errors import ImageError, PipelineError
+from torch_loom.errors import ImageError, PipelineError, PyBudaError
 from torch_loom.pybuda.enums import BackendDevice, BackendType
 from torch_loom.pybuda.pybudaglobal import get_devices
 from torch_loom.pybuda.run.session import running
@@ -61,6 +61,8 @@ def test_a_fork_has_neither_the_devices_nor_the_pipeline() -> None:
             assert pipeline.shutdown()
             with pytest.raises(PipelineError, match="fork of it"):
                 pipeline.sync()
+            with pytest.raises(PyBudaError, match="'tt0' was made before a fork"):
+                device.push_to_inputs(torch.rand(2, SIZE))
             assert time.monotonic() - begun < 10
             code = 10 * len(get_devices()) + (running.session is not None)
         finally:

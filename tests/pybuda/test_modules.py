@@ -278,6 +278,8 @@ def test_configuration() -> None:
     assert config.buffering_nops_to_insert[0]["names"] == ["buffer_0_a_b", "buffer_1_a_b"]
     with pytest.raises(PyBudaError, match="needs one of"):
         pybuda.configure_mixed_precision(output_df=pybuda.DataFormat.Bfp8_b)
+    with pytest.raises(PyBudaError, match="output_df is 'Bfp8_b'; it is a DataFormat"):
+        pybuda.configure_mixed_precision(name_regex="mm", output_df="Bfp8_b")  # type: ignore[arg-type]
     pybuda.configure_mixed_precision(name_regex="mm", output_df=pybuda.DataFormat.Bfp8_b)
     assert config.amp_properties == [{"name_regex": "mm", "output_df": pybuda.DataFormat.Bfp8_b}]
     assert '"balancer_policy": "Ribbon"' in config.to_json()

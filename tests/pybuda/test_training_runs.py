@@ -141,6 +141,8 @@ def test_parameters_updated_on_the_host() -> None:
         pybuda.update_device_parameters(parameters=params)
     with pytest.raises(PipelineError, match="no parameter 'other'"):
         pybuda.update_device_parameters(tt0, [{"other": torch.ones(1)}])
+    with pytest.raises(PyBudaError, match="parameters is dict; it is a list"):
+        pybuda.update_device_parameters(tt0, params[0])  # type: ignore[arg-type]
     with pytest.raises(PyBudaError, match="not part of the running pipeline"):
         pybuda.get_parameter_checkpoint(pybuda.CPUDevice("unused"))
 

@@ -28,10 +28,15 @@ def is_asked_for(mode: Any) -> bool:
     return mode == "compile_only" or (isinstance(mode, (list, tuple)) and "compile_only" in mode)
 
 
-def write(graph: fx.GraphModule, chip: Chip, folder: str | os.PathLike[str]) -> Path:
+def write(
+    graph: fx.GraphModule, chip: Chip, folder: str | os.PathLike[str], option: str = "cache_dir"
+) -> Path:
     """Write a graph's ops, inputs and results as JSON into a folder, which is made; return the file.
 
     Its name is its contents', so that the same graph is one file, whichever process writes it.
+
+    Args:
+        option: that gave the folder, for errors.
 
     Raises:
         CompilerOptionError: the folder cannot be written.
@@ -45,7 +50,7 @@ def write(graph: fx.GraphModule, chip: Chip, folder: str | os.PathLike[str]) -> 
             file.write(text)
         os.replace(file.name, path)
     except OSError as error:
-        raise CompilerOptionError(f"cache_dir={os.fspath(folder)!r} cannot be written: {error}") from error
+        raise CompilerOptionError(f"{option}={os.fspath(folder)!r} cannot be written: {error}") from error
     return path
 
 

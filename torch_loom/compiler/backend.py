@@ -28,7 +28,7 @@ from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
 
 # Options of torch-rbln's backend that say nothing here: placement on its NPUs and its compiler's cache.
-_VENDOR_OPTIONS = {
+_VENDOR_OPTIONS: dict[str, str] = {
     "cache_dir": "compiled graphs live as long as the process; mode compile_only writes them there",
     "disable_logger": "logging is Python's own, named torch_loom.compiler",
     "mode": "nothing is tuned; compile_only builds without running",
@@ -154,11 +154,20 @@ def _build_of(given: Mapping[str, Any], mode: Any) -> _Build | None:
     return _Build(None if folder is None else os.fspath(folder))
 
 
+def _check_vendor(given: Mapping[str, Any]) -> None:
+    folder, devices = given.get("cache_dir"), given.get("tensor_parallel_size")
+    if not isinstance(folder, str | os.PathLike | None):
+        raise CompilerOptionError(f"cache_dir={folder!r}: it takes the path of a folder")
+    if devices is not None and (type(devices) is not int or devices < 1):
+        raise CompilerOptionError(f"tensor_parallel_size={devices!r}: it takes a number of devices, from 1")
+
+
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise CompilerOptionError(
             f'options={given!r}: it takes a dictionary of options by name, such as {{"numerics": "float"}}'
         )
+    _check_vendor(given)
     rest = {name: value for name, value in given.items() if name not in _VENDOR_OPTIONS}
     replays = rest.pop("replay", True)
     if not isinstance(replays, bool):

@@ -368,7 +368,8 @@ def configure_mixed_precision(
     """Set formats and fidelity of ops: of a type, an epoch type, of gradients, or by their whole name.
 
     Raises:
-        PyBudaError: nothing chooses the ops, or the pattern is no regular expression.
+        PyBudaError: nothing chooses the ops, the pattern is no regular expression, or a value is of another
+            type.
     """
     given = {name: value for name, value in locals().items() if value is not None}
     choosers = ("op_type", "epoch_type", "name_regex", "is_gradient_op")
@@ -376,6 +377,12 @@ def configure_mixed_precision(
         raise PyBudaError(f"configure_mixed_precision needs one of {', '.join(choosers)} to choose ops")
     if isinstance(name_regex, str):
         _checked_regex(name_regex)
+    kinds = dict.fromkeys(("output_df", "intermediate_df", "accumulate_df"), DataFormat)
+    for name, kind in {**kinds, "math_fidelity": MathFidelity, "op_type": str}.items():
+        if name in given and not isinstance(given[name], kind):
+            raise PyBudaError(
+                f"configure_mixed_precision: {name} is {given[name]!r}; it is a {kind.__name__}"
+            )
     _Global.config.amp_properties.append(given)
 
 

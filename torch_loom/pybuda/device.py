@@ -37,6 +37,7 @@ class Device(DeviceLoop):
         check_name("a device", name)
         self.name = name
         self.mp_context = mp_context
+        self._process = os.getpid()
         self.modules: list[Module] = []
         self.loss_module: Module | None = None
         self.stage: Stage | None = None
@@ -116,7 +117,7 @@ class Device(DeviceLoop):
         and the pipeline runs.
 
         Raises:
-            PyBudaError: batches that differ, or from those pushed first.
+            PyBudaError: batches that differ, or from those pushed first; the device was made before a fork.
             TypeError: something else than tensors.
             QueueFullError: the queue is full, and nothing runs that would drain it.
         """
@@ -252,6 +253,11 @@ class Device(DeviceLoop):
     def _put(
         self, channel: Channel[Feed], values: tuple[torch.Tensor, ...], names: tuple[str, ...] | None
     ) -> None:
+        if os.getpid() != self._process:
+            raise PyBudaError(
+                f"device {self.name!r} was made before a fork and runs in the parent process alone: make "
+                "devices in the child"
+            )
         on_host = _get_global_compiler_config().input_queues_on_host
         device = torch.device("cpu") if on_host else self.torch_device()
         channel.put(Feed(store(channel, device, values), names))

@@ -54,6 +54,7 @@ class RBLNExplain:
         self._compiled: Counter[str] = Counter()
         self._begun = 0
         self._dump: dict[str, Any] | None = None
+        self._place = ""
 
     def start(self) -> RBLNExplain:
         """Begin the region, and return it.
@@ -71,11 +72,12 @@ class RBLNExplain:
         with _lock:
             if _open is not None:
                 raise RegionError(
-                    "regions of torch.rbln.explain() must not overlap, and one is open: stop it first. "
-                    "torch.loom.explain() may be nested"
+                    "regions of torch.rbln.explain() must not overlap, and one is open since "
+                    f"{_open._place}: stop it first. torch.loom.explain() may be nested"
                 )
             if self._begun:
                 raise RegionError("a region is started once; torch.rbln.explain() makes another")
+            self._place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             _open = self
         try:
             self._memory = signals.Memory()

@@ -57,7 +57,7 @@ def _is_product(op: Named) -> bool:
 
 def _export(graph: fx.GraphModule, own: TTOptions) -> None:
     assert own.export_path is not None
-    written = artifacts.write(graph, chip_of(graph), own.export_path)
+    written = artifacts.write(graph, chip_of(graph), own.export_path, option="export_path")
     stem = "_".join(filter(None, (own.export_model_name, written.stem)))
     written.replace(own.export_path / f"{stem}.json")
     (own.export_path / f"{stem}.py").write_text(f"import torch\n{graph.code}", encoding="utf-8")

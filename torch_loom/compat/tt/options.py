@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -79,7 +80,15 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
 
 
 def _path(value: Any) -> Path | None:
+    if not isinstance(value, str | os.PathLike | None):
+        raise ValueError("the path of a folder, or None")
     return None if value is None else Path(value)
+
+
+def _file_name(value: Any) -> str:
+    if not isinstance(value, str) or value != Path(value).name:
+        raise ValueError("what names of files begin with, without a folder")
+    return value
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "enable_trace": (_flag, "inference is captured once and replayed"),
     "export_path": (_path, "a folder for each graph's ops, as JSON, and as Python"),
-    "export_model_name": (str, "how files in export_path begin"),
+    "export_model_name": (_file_name, "how files in export_path begin"),
     "dry_run": (_flag, "everything but the run: results are zeros"),
     "tt_legacy_compile": (_flag, "taken; there is one way to compile"),
 }
@@ -125,6 +134,10 @@ def parsed(given: Mapping[str, Any] | None) -> TTOptions:
     Raises:
         CompilerOptionError: an option that does not exist, is declined, or has a bad value.
     """
+    if not isinstance(given, Mapping | None) or not all(isinstance(name, str) for name in given or ()):
+        raise CompilerOptionError(
+            f'options={given!r}: it takes a dictionary of options by name: {{"math_fidelity": "hifi2"}}'
+        )
     values = {}
     for name, value in {**_custom, **(given or {})}.items():
         if name in DECLINED_OPTIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import queue
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch_loom.errors import PyBudaError
@@ -329,12 +329,17 @@ def update_device_parameters(
         parameters: a dict (name to tensor) for each of them.
 
     Raises:
-        PyBudaError: another number of dicts than devices.
+        PyBudaError: no list of dicts, or another number of them than devices.
         PipelineError: a name or shape that a device does not have.
     """
     session = running_session("update_device_parameters")
     pipeline = session.pipeline
     devices = session.devices if device is None else [device]
+    if not isinstance(parameters, Sequence) or not all(isinstance(one, Mapping) for one in parameters):
+        raise PyBudaError(
+            f"update_device_parameters: parameters is {type(parameters).__name__}; it is a list with a dict "
+            "(name to tensor) for each device"
+        )
     if len(parameters) != len(devices):
         raise PyBudaError(
             f"update_device_parameters: {len(parameters)} dicts of parameters for {len(devices)} devices"

@@ -47,7 +47,7 @@ raises("RegionError", "not started", region.dump)
 assert region.start() is region
 raises("RegionError", "still open", region.report)
 assert repr(region) == "<RBLNExplain, open (with_stack=True)>"
-raises("RegionError", "must not overlap", rbln.explain().start)
+raises("RegionError", "explain.py:47: stop it first", rbln.explain().start)
 failed: list[BaseException] = []
 
 
