@@ -253,3 +253,13 @@ def _wormhole(net: nn.Module) -> pybuda.TTDevice:
         arch=pybuda.BackendDevice.Wormhole_B0,
         devtype=pybuda.BackendType.Silicon,
     )
+
+
+def test_a_wrong_size_is_said_by_the_error_alone(caplog: pytest.LogCaptureFixture) -> None:
+    device = pybuda.TTDevice(
+        "tt0", module=pybuda.PyTorchModule("m", nn.Linear(16, 4)), arch=pybuda.BackendDevice.Wormhole_B0
+    )
+    device.push_to_inputs(torch.rand(2, 15))
+    with pytest.raises(RuntimeError, match="15"):
+        pybuda.run_inference(_sequential=True)
+    assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]

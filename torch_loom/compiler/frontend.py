@@ -157,7 +157,8 @@ def plainly_exported(
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if any(one.device != device for one in (*own.values(), *leaves)):
         raise NotPlainError("a tensor is elsewhere")
-    graph, sources, out_spec = captured(module, args, kwargs, own)
+    with without_noise():
+        graph, sources, out_spec = captured(module, args, kwargs, own)
     made = _LazyGraphModule(nn.Module(), graph)
     check_dtypes(made)
     without_writes(graph)
