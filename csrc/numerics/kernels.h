@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "numerics/formats.h"
+#include "numerics/half_products.h"
 #include "numerics/tensix/products.h"
 #include "numerics/tensor_core/products.h"
 
@@ -44,6 +45,10 @@ struct Kernels {
                           int64_t last_panel, int64_t true_depth, int64_t columns, int64_t row_stride,
                           int64_t column_stride, int64_t depth, tensor_core::Packed& packed);
   void (*core_product)(const tensor_core::Product& product, int64_t first_row, int64_t last_row);
+  // Columns [first_column, last_column) of a product of 16-bit floats, of which the first is a panel's.
+  int64_t half_panel_width;
+  void (*half_product)(const HalfProduct& product, int64_t first_column, int64_t last_column,
+                       float* scratch);  // of kHalfScratch floats
 };
 
 // What this processor runs best.

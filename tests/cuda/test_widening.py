@@ -33,6 +33,7 @@ def test_every_name_widens(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "every_name_widens.py")
 
 
+@pytest.mark.long
 def test_products_of_half_precision(fork_python: PythonRunner) -> None:
     """Sums in float32 that are rounded once, as on a GPU, whatever the processor's own kernels do."""
     fork_python(PROGRAMS / "products_of_half_precision.py", {"TORCH_LOOM_MEMORY": "2GiB"})

@@ -6,7 +6,8 @@ is made of other ops (``csrc/torch/engine/lacking_kernels.cpp``).
 
 Of products and convolutions of half precision the engine has kernels. They are many times slower than
 float32's on a processor without instructions for these dtypes, and what they round depends on the processor.
-A GPU sums in float32 and rounds once.
+A GPU sums in float32 and rounds once. Dense products of matrices are loops of ours, in one order of sums
+(``csrc/torch/engine/half_products.cpp``); convolutions and sparse products are float32's kernels.
 
 What each op takes on CUDA is what PyTorch's own tests expect: ``dtypesIfCUDA`` of its operator database, with
 which ``tests/cuda/test_widening.py`` compares the table.

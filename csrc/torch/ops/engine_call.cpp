@@ -12,6 +12,7 @@
 
 #include "runtime/runtime.h"
 #include "torch/cuda/words.h"
+#include "torch/engine/half_products.h"
 #include "torch/engine/lacking_kernels.h"
 #include "torch/engine/output_allocation.h"
 
@@ -267,7 +268,13 @@ class WideCall {
     {
       const OutputAllocations::Suspended on_host;
       const auto given = c10::ArrayRef<c10::IValue>(stack_).slice(first_);
-      if (std::optional<at::Tensor> made = compute_of_parts(op_.handle.schema().name(), given)) {
+      const std::string& name = op_.handle.schema().name();
+      std::optional<at::Tensor> made = sums_of_halves(name, given);
+      if (!made.has_value()) made = compute_of_parts(name, given);
+      if (made.has_value()) {
+        if (outs_.empty()) {
+          for (const at::Tensor& own : written_by(op_, given)) written_.push_back({own, *made});  // in place
+        }
         stack_.resize(first_);
         stack_.emplace_back(*std::move(made));
       } else {

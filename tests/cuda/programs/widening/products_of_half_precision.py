@@ -13,6 +13,22 @@ def wide(value: object) -> object:
     return value.cpu().float() if isinstance(value, Tensor) else value
 
 
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """The product in float32, summed in the order of the depth."""
+    if right.dim() == 1:
+        return product(left, right.unsqueeze(1)).squeeze(1)
+    a, b = wide(left), wide(right)
+    sums = torch.zeros(*a.shape[:-1], b.shape[-1])
+    for k in range(a.shape[-1]):  # each product is exact in float32
+        sums = sums + a[..., k : k + 1] * b[..., k : k + 1, :]
+    return sums
+
+
+def is_rounded(result: Tensor, reference: Tensor) -> None:
+    assert result.dtype is dtype and result.is_contiguous(), (result.dtype, result.stride())
+    assert torch.equal(result.cpu(), reference.to(dtype)), (result.shape, dtype)
+
+
 def agrees(op: Callable[..., Tensor], *operands: object, **keywords: object) -> None:
     result = op(*operands, **keywords)
     reference = op(*map(wide, operands), **keywords)
@@ -26,15 +42,26 @@ for dtype in (torch.float16, torch.bfloat16):
         return torch.randn(shape, device="loom").to(dtype)
 
     for k in (1, 7, 512, 3000):
-        agrees(torch.mm, some(33, k), some(k, 65))
-        agrees(torch.mm, some(k, 33).t(), some(65, k).t())
-        agrees(torch.bmm, some(3, 5, k), some(3, k, 9))
-        agrees(torch.addmm, some(9), some(5, k), some(k, 9), beta=0.5, alpha=2)
-        agrees(torch.baddbmm, some(3, 5, 9), some(3, 5, k), some(3, k, 9), alpha=0.25)
-        agrees(torch.mv, some(9, k), some(k))
-        agrees(torch.addmv, some(9), some(9, k), some(k))
+        for rows, columns in ((33, 65), (1, 40), (50, 1), (250, 9)):
+            a, b = some(rows, k), some(k, columns)
+            is_rounded(torch.mm(a, b), product(a, b))
+            a, b = some(k, rows).t(), some(columns, k).t()
+            is_rounded(torch.mm(a, b), product(a, b))
+            a, b = some(rows, 2 * k)[:, ::2], some(2 * k, columns)[::2]
+            is_rounded(torch.mm(a, b), product(a, b))
+        a, b, c, row = some(3, 5, k), some(3, k, 9), some(3, 5, 9), some(9)
+        is_rounded(torch.bmm(a, b), product(a, b))
+        is_rounded(torch.bmm(b.mT, a.mT), product(b.mT, a.mT))
+        is_rounded(torch.baddbmm(c, a, b, alpha=0.25), product(a, b) * 0.25 + wide(c))
+        is_rounded(torch.addmm(row, a[0], b[0], beta=0.5, alpha=2), product(a[0], b[0]) * 2 + wide(row) * 0.5)
+        is_rounded(torch.addmm(row * float("nan"), a[0], b[0], beta=0), product(a[0], b[0]))
+        is_rounded(torch.mv(b[0].t(), a[0, 0]), product(b[0].t(), a[0, 0]))
+        is_rounded(torch.addmv(row, b[0].t(), a[0, 0]), product(b[0].t(), a[0, 0]) + wide(row))
+        is_rounded(
+            nn.functional.linear(a, b[0].t(), row),
+            product(a.flatten(0, 1), b[0]).unflatten(0, (3, 5)) + wide(row),
+        )
         agrees(torch.dot, some(k), some(k))
-        agrees(nn.functional.linear, some(4, 5, k), some(9, k), some(9))
     agrees(torch.mm, some(0, 4), some(4, 3))
     agrees(torch.mm, some(4, 0), some(0, 3))
     agrees(nn.functional.conv1d, some(2, 8, 30), some(6, 8, 3), some(6), padding=1)
@@ -44,10 +71,14 @@ for dtype in (torch.float16, torch.bfloat16):
     out = torch.empty(33, 65, device="loom", dtype=dtype)
     left, right = some(33, 600), some(600, 65)
     assert torch.mm(left, right, out=out) is out
-    assert torch.equal(out.cpu(), (wide(left) @ wide(right)).to(dtype))
+    assert torch.equal(out.cpu(), product(left, right).to(dtype))
     out = some(33, 65)
-    reference = wide(out).addmm_(wide(left), wide(right)).to(dtype)
-    assert torch.equal(out.addmm_(left, right).cpu(), reference)
+    reference = (product(left, right) + wide(out)).to(dtype)
+    assert out.addmm_(left, right) is out
+    assert torch.equal(out.cpu(), reference)
+    square = some(20, 20)
+    reference = product(square, square).to(dtype)
+    assert torch.equal(torch.mm(square, square, out=square).cpu(), reference)
 
     layer = nn.Conv2d(8, 4, 3, padding=1).to("loom", dtype)
     given = some(2, 8, 12, 12).to(memory_format=torch.channels_last).requires_grad_()

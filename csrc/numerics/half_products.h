@@ -1,0 +1,33 @@
+// Products of matrices of 16-bit floats, summed in float32.
+//
+// Each result is one chain of additions in the order of the depth, from zero. Products of two such values are
+// exact in float32 but at the ends of its range, so that any instruction set, number of threads and block
+// size gives the same bits: those of a loop, and of a GPU's kernel that is written as one.
+#pragma once
+
+#include <cstdint>
+
+namespace loom::numerics {
+
+// Strides are in elements.
+struct HalfMatrix {
+  const uint16_t* values;
+  int64_t row_stride, column_stride;
+};
+
+struct HalfProduct {
+  HalfMatrix left;   // rows x depth
+  HalfMatrix right;  // depth x columns
+  bool is_bfloat16;  // else float16
+  int64_t rows, columns, depth;
+  float* sums;  // rows x columns, one row after another
+};
+
+constexpr int64_t kHalfRowsAtOnce = 240;  // that share a panel: a multiple of each instruction set's tile
+constexpr int64_t kHalfLeastDepth = 256;  // of what is widened at a time; more where rows are few
+constexpr int64_t kHalfMostDepth = 2048;
+constexpr int64_t kHalfPanelsAtOnce = kHalfLeastDepth * 512;  // elements of several panels
+constexpr int64_t kHalfPitch = kHalfMostDepth + 32;           // between gathered columns: apart in the caches
+constexpr int64_t kHalfScratch = kHalfRowsAtOnce * kHalfLeastDepth + kHalfPanelsAtOnce + 32 * kHalfPitch / 2;
+
+}  // namespace loom::numerics

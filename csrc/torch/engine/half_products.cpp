@@ -1,0 +1,121 @@
+#include "torch/engine/half_products.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "numerics/kernels.h"
+
+namespace loom::glue {
+
+namespace {
+
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+struct ProductOp {
+  std::string_view name;
+  int64_t left_dims, right_dims;
+  bool adds;  // beta times its first argument, after alpha times the product
+};
+constexpr std::array<ProductOp, 9> kOps = {{{"aten::addmm", 2, 2, true},
+                                            {"aten::addmm_", 2, 2, true},
+                                            {"aten::addmv", 2, 1, true},
+                                            {"aten::addmv_", 2, 1, true},
+                                            {"aten::baddbmm", 3, 3, true},
+                                            {"aten::baddbmm_", 3, 3, true},
+                                            {"aten::bmm", 3, 3, false},
+                                            {"aten::mm", 2, 2, false},
+                                            {"aten::mv", 2, 1, false}}};
+
+bool is_plain(const at::Tensor& tensor, int64_t dims) {
+  return tensor.dim() == dims && tensor.numel() > 0 && tensor.layout() == c10::kStrided && !tensor.is_neg() &&
+         tensor.is_cpu() && c10::isReducedFloatingType(tensor.scalar_type());
+}
+
+const uint16_t* values_of(const at::Tensor& tensor) {
+  return static_cast<const uint16_t*>(tensor.const_data_ptr());
+}
+
+// Of batches of matrices, all of them of three dimensions.
+void multiply(const at::Tensor& left, const at::Tensor& right, const at::Tensor& sums) {
+  const numerics::Kernels& kernels = numerics::kernels();
+  const int64_t rows = sums.size(1), columns = sums.size(2), depth = left.size(2);
+  const int64_t width = kernels.half_panel_width, panels = (columns + width - 1) / width;
+  const bool is_bfloat16 = left.scalar_type() == at::kBFloat16;
+  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 18) / (rows * depth * width));
+  at::parallel_for(0, sums.size(0) * panels, grain, [&](int64_t begin, int64_t end) {
+    // Its pages are touched as far as they are used.
+    thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
+    while (begin < end) {
+      const int64_t batch = begin / panels, first = begin % panels;
+      const int64_t last = std::min(first + end - begin, panels);
+      const numerics::HalfProduct product{
+          {values_of(left) + batch * left.stride(0), left.stride(1), left.stride(2)},
+          {values_of(right) + batch * right.stride(0), right.stride(1), right.stride(2)},
+          is_bfloat16,
+          rows,
+          columns,
+          depth,
+          sums.mutable_data_ptr<float>() + batch * rows * columns};
+      kernels.half_product(product, first * width, std::min(last * width, columns), scratch.get());
+      begin += last - first;
+    }
+  });
+}
+
+// The product of batches of matrices. The one with more rows or columns is on the side that vectors run
+// along.
+at::Tensor product_of(const at::Tensor& left, const at::Tensor& right) {
+  const int64_t batches = left.size(0), rows = left.size(1), columns = right.size(2);
+  const auto options = left.options().dtype(at::kFloat);
+  if (rows <= columns) {
+    at::Tensor sums = at::empty({batches, rows, columns}, options);
+    multiply(left, right, sums);
+    return sums;
+  }
+  const at::Tensor sums = at::empty({batches, columns, rows}, options);
+  multiply(right.transpose(1, 2), left.transpose(1, 2), sums);
+  return sums.transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+std::optional<at::Tensor> sums_of_halves(std::string_view op, Arguments arguments) {
+  const auto* const found =
+      std::find_if(kOps.begin(), kOps.end(), [&](const ProductOp& each) { return each.name == op; });
+  if (found == kOps.end() || (found->adds && arguments.size() > 5 && !arguments[5].isTensor()))
+    return std::nullopt;  // no product, or an overload that names a dtype
+  const size_t first = found->adds ? 1 : 0;
+  const at::Tensor &left = arguments[first].toTensor(), &right = arguments[first + 1].toTensor();
+  if (!is_plain(left, found->left_dims) || !is_plain(right, found->right_dims)) return std::nullopt;
+  const bool is_vector = found->right_dims == 1;
+  if (left.size(-1) != right.size(is_vector ? 0 : -2)) return std::nullopt;
+  if (left.dim() == 3 && left.size(0) != right.size(0)) return std::nullopt;
+  std::vector<int64_t> sizes(left.sizes().begin(), left.sizes().end() - 1);
+  if (!is_vector) sizes.push_back(right.size(-1));
+  const bool is_in_place = op.back() == '_';
+  if (found->adds) {
+    const at::Tensor& own = arguments[0].toTensor();
+    const bool fits = is_in_place ? own.sizes() == sizes : at::is_expandable_to(own.sizes(), sizes);
+    if (!fits || arguments[3].toScalar().isComplex() || arguments[4].toScalar().isComplex())
+      return std::nullopt;
+  }
+  const at::Tensor matrices = left.dim() == 3 ? left : left.unsqueeze(0);
+  const at::Tensor columns = is_vector          ? right.unsqueeze(0).unsqueeze(2)
+                             : right.dim() == 3 ? right
+                                                : right.unsqueeze(0);
+  at::Tensor sums = product_of(matrices, columns).view(sizes);
+  if (!found->adds) return sums;
+  const auto beta = arguments[3].toScalar().to<double>(), alpha = arguments[4].toScalar().to<double>();
+  if (alpha != 1) sums.mul_(alpha);
+  // As in BLAS: what is multiplied by 0 is not read.
+  if (beta != 0) sums.add_(arguments[0].toTensor().to(at::kFloat), beta);
+  return sums;
+}
+
+}  // namespace loom::glue
