@@ -60,6 +60,16 @@ def test_same_padding_keeps_the_size(kernel: Any) -> None:
     ]
 
 
+def test_same_padding_of_pools_is_half_of_the_window_on_both_sides() -> None:
+    x = torch.rand(1, 2, 8, 8)
+    for kernel in (2, 3, (4, 5)):
+        pads = (kernel // 2,) * 2 if isinstance(kernel, int) else tuple(size // 2 for size in kernel)
+        got = op.MaxPool2d("p", x, kernel, stride=2, padding="same").value()
+        assert torch.equal(got, functional.max_pool2d(x, kernel, 2, pads))
+        got = op.AvgPool2d("a", x, kernel, stride=2, padding="same").value()
+        assert torch.equal(got, functional.avg_pool2d(x, kernel, 2, pads))
+
+
 @pytest.mark.parametrize("padding", [0, 1, (2, 1), [1, 0, 2, 1], "same"])
 @pytest.mark.parametrize("extra", [0, 1])
 def test_transposed_convolutions_of_any_padding(padding: Any, extra: int) -> None:

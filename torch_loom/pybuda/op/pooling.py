@@ -20,6 +20,8 @@ def _sizes(value: Any, num_dims: int) -> tuple[int, ...]:
 
 
 def _symmetric(padding: Any, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    if padding == "same":
+        return tuple(size // 2 for size in kernel)  # on both sides, of even windows too
     values = padding_of(padding, kernel)
     if values[::2] != values[1::2]:
         raise PyBudaError(f"padding {padding} differs between sides")
