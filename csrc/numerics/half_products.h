@@ -23,11 +23,14 @@ struct HalfProduct {
   float* sums;  // rows x columns, one row after another
 };
 
-constexpr int64_t kHalfRowsAtOnce = 240;  // that share a panel: a multiple of each instruction set's tile
-constexpr int64_t kHalfLeastDepth = 256;  // of what is widened at a time; more where rows are few
-constexpr int64_t kHalfMostDepth = 2048;
-constexpr int64_t kHalfPanelsAtOnce = kHalfLeastDepth * 512;  // elements of several panels
-constexpr int64_t kHalfPitch = kHalfMostDepth + 32;           // between gathered columns: apart in the caches
+// Rows of a block: a multiple of the rows of each tile.
+constexpr int64_t kHalfRowsAtOnce = 240;
+// Steps of the depth that are widened at a time, and where rows are few.
+constexpr int64_t kHalfLeastDepth = 256, kHalfMostDepth = 2048;
+// Elements of the panels that blocks share.
+constexpr int64_t kHalfPanelsAtOnce = kHalfLeastDepth * 512;
+// Elements between gathered columns: no power of two, for the caches.
+constexpr int64_t kHalfPitch = kHalfMostDepth + 32;
 constexpr int64_t kHalfScratch = kHalfRowsAtOnce * kHalfLeastDepth + kHalfPanelsAtOnce + 32 * kHalfPitch / 2;
 
 }  // namespace loom::numerics

@@ -36,7 +36,8 @@ const Kernels* kernels_named(const char* name) {
     return has ? &avx512::table() : nullptr;
   }
   if (wanted == "avx2") {
-    const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool has =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     return has ? &avx2::table() : nullptr;
   }
 #endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import random
 from html.parser import HTMLParser
@@ -155,6 +156,36 @@ def test_damaged_and_foreign_images_are_refused(net: nn.Module, x: torch.Tensor,
             torch_loom.Executable.load(other)
     with pytest.raises(ImageError, match="planned for the chip wormhole_b0"):
         torch_loom.Executable.load(path, check_chip=True)
+
+
+class Twice(nn.Module):
+    """A parameter that is read directly, and by a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.rand(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.w + x @ (self.w * 2)
+
+
+def test_parameters_that_can_be_changed_are_named(tmp_path: Path) -> None:
+    x = torch.ones(2, 4)
+    elsewhere = torch_loom.compile(Twice().eval(), (x,))
+    assert elsewhere.parameters == {}  # w * 2 would stay as it is
+    module: Any = Twice().to("loom").eval()
+    run = torch_loom.compile(module, (x,))
+    assert run.parameters["w"].data_ptr() == module.w.data_ptr()
+    run.save(tmp_path / "twice.loom")
+    with torch.inference_mode():
+        loaded = torch_loom.Executable.load(tmp_path / "twice.loom")
+    with torch.no_grad():
+        for one in (run, loaded):
+            one.parameters["w"].fill_(1)
+            assert torch.equal(one(x).cpu(), torch.full((2, 4), 12.0))
+    del module
+    gc.collect()
+    assert run.parameters == {}
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])

@@ -6,6 +6,7 @@ import queue
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -142,6 +143,35 @@ def test_an_image_trains_as_its_device_did(
     loaded.push_to_inputs(X)
     with pytest.raises(PyBudaError, match="an image for training"):
         pybuda.run_inference()
+
+
+class Weighted(nn.Module):
+    """A loss with a parameter, which is trained, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(SIZE))
+
+    def forward(self, x: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return ((x - wanted).abs() * self.weight).mean()
+
+
+def test_parameters_of_a_loss_keep_their_names(tmp_path: Path) -> None:
+    path = str(tmp_path / "step.tti")
+    optimizer = pybuda.optimizers.SGD(np.float32(0.25), device_params=True)  # type: ignore[arg-type]
+    device = pybuda.TTDevice("tt0", module=Projection("m"), optimizer=optimizer, **CHIP)
+    device.place_loss_module(pybuda.PyTorchModule("loss", Weighted()))
+    device.compile_to_image(img_path=path, training=True, sample_inputs=(X,), sample_targets=(X,))
+    _, expected = _trained(device)
+    pybuda.pybuda_reset()
+    loaded = pybuda.TTDevice.load_image(img_path=path)
+    _, got = _trained(loaded)
+    assert list(got) == list(expected) == ["m.basis", "loss.weight"]
+    assert all(torch.equal(got[name], expected[name]) for name in got)
+    with pytest.raises(PyBudaError, match="no modules to compare with"):
+        loaded.reference_stage()
+    with pytest.raises(ImageError, match=r"TTDevice\.load_image"):
+        torch_loom.Executable.load(path)
 
 
 def test_what_an_image_for_training_holds(tmp_path: Path) -> None:

@@ -21,7 +21,14 @@ from torch_loom import config
 from torch_loom.chips import Chip, load
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
-from torch_loom.compiler.frontend import Exported, exported, folded_of, plainly_exported, state_of
+from torch_loom.compiler.frontend import (
+    Exported,
+    exported,
+    folded_of,
+    live_sources,
+    plainly_exported,
+    state_of,
+)
 from torch_loom.compiler.ir import value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
@@ -322,6 +329,8 @@ def _placed(
     inputs = [n for n in graph.graph.find_nodes(op="placeholder") if n.name not in context.parameters]
     batch = next((int(value_of(n).shape[0]) for n in inputs if value_of(n).dim()), 1)
 
+    folded = folded_of(task.module, task.place, source.sources, context.parameters, *context.folded)
+
     def plan() -> dict[str, Any]:
         made = _planned(graph, context, task.target, decided)
         return plan_data(graph, made, task.target, context, batch)
@@ -333,8 +342,8 @@ def _placed(
         {**source.specs, **specs_of(task.module, task.args, task.kwargs), "saved": list(saved)},
         task.place,
         replays=task.options.backend_opt_level >= 1,
-        folded=folded_of(task.module, task.place, source.sources, context.parameters, *context.folded),
-        sources=source.sources,
+        folded=folded,
+        sources=live_sources(source.sources, context.folded[0], folded),
     )
 
 

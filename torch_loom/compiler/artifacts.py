@@ -36,7 +36,7 @@ def write(
     Its name is its contents', so that the same graph is one file, whichever process writes it.
 
     Args:
-        option: that gave the folder, for errors.
+        option: the name of the option that gave the folder, for error messages.
 
     Raises:
         CompilerOptionError: the folder cannot be written.

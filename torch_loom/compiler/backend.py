@@ -23,6 +23,7 @@ from torch_loom.compiler import artifacts, built
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
 from torch_loom.compiler.passes import EAGER_PASSES, FORMAT_PASSES, Context, PassRecord, run
+from torch_loom.compiler.whole_layers import decompositions
 from torch_loom.errors import CompilerOptionError, DummyDeviceError
 from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
@@ -133,6 +134,7 @@ def loom_backend(
             bw_compiler=functools.partial(compiler, role="backward"),
             inference_compiler=functools.partial(compiler, role="inference"),
             partition_fn=partition,
+            decompositions=decompositions() if own.numerics == "formats" else {},
         )(graph, example_inputs)
 
 

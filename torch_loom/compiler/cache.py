@@ -25,7 +25,7 @@ from torch import nn
 from torch_loom import config
 from torch_loom.compiler import overrides
 from torch_loom.compiler.fingerprint import fingerprint
-from torch_loom.compiler.frontend import folded_of, placed, state_of
+from torch_loom.compiler.frontend import folded_of, live_sources, placed, state_of
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.predicates import Predicate
 from torch_loom.compiler.target import Target
@@ -87,6 +87,9 @@ class Entry:
             values.update(zip(body["folded_names"], results, strict=True))
             program = Program.from_json(body["program"])
             used = {name: values[name] for name in program.tensors}
+            again = folded_of(
+                self._module, self._device, body["sources"], values, folded, body["folded_names"]
+            )
             executable = Executable(
                 program,
                 used,
@@ -94,10 +97,8 @@ class Entry:
                 body["specs"],
                 self._device,
                 replays=body["replays"],
-                folded=folded_of(
-                    self._module, self._device, body["sources"], values, folded, body["folded_names"]
-                ),
-                sources=body["sources"],
+                folded=again,
+                sources=live_sources(body["sources"], folded, again),
             )
             os.utime(self.path)
             return executable

@@ -92,6 +92,17 @@ def folded_of(
     return Folded(program, names, shared, others, device)
 
 
+def live_sources(sources: Mapping[str, str], program: Program, folded: Folded | None) -> dict[str, str]:
+    """Return the names in the module of the tensors of which no constant was computed for good.
+
+    Args:
+        sources: all names, by placeholder.
+        program, folded: what computed the constants, and what does so again, if anything does.
+    """
+    read = set() if folded is not None else set(program.tensors)
+    return {name: source for name, source in sources.items() if name not in read}
+
+
 def exported(
     module: nn.Module,
     args: tuple[Any, ...],

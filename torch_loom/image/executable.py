@@ -159,10 +159,17 @@ class Executable:
     def parameters(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers that it reads, by their names in the module; what changes in them is seen.
 
-        None of a module that is gone, or was elsewhere when it was compiled.
+        Without those that constants were computed of, where the module is gone or was on another device.
         """
         own = self._saved_tensors()
-        return {source: own[name] for name, source in self.sources.items() if name in own}
+        return {source: own[name] for name, source in self._live_sources().items() if name in own}
+
+    def _live_sources(self) -> dict[str, str]:
+        """Return the names of the tensors of which no constant was computed that would stay as it is."""
+        if self._folded is None or self._folded.tensors() is not None:
+            return self.sources
+        read = set(self._folded.program.tensors)
+        return {name: source for name, source in self.sources.items() if name not in read}
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
@@ -296,14 +303,15 @@ class Executable:
             self._folded.refresh(self._tensors)
         tensors = self._saved_tensors()
         # Of tensors that are the same memory, one that has a name in the module is kept.
-        ties = _ties({name: tensors[name] for name in [*self.sources, *tensors] if name in tensors})
+        sources = self._live_sources()
+        ties = _ties({name: tensors[name] for name in [*sources, *tensors] if name in tensors})
         body = {
             "program": self.program.to_json(),
             "plan": self.plan,
             "specs": self.specs,
             "chip": self.plan["chip"],
             "replays": self.replays,
-            "sources": [[name, one] for name, one in self.sources.items() if name in tensors.keys() - ties],
+            "sources": [[name, one] for name, one in sources.items() if name in tensors.keys() - ties],
             "requires_grad": sorted(name for name, one in tensors.items() if one.requires_grad),
             "ties": ties,
         }
@@ -340,9 +348,13 @@ class Executable:
         name = config.device_name()
         place = device_of(device, ImageError)
         index = place.index
-        if check_chip and (own := _chip_name(index)) != body.get("chip"):
+        if not isinstance(body, dict) or not isinstance(body.get("chip"), str):
+            raise ImageError(f"{path}: the file is damaged: it names no chip that it was planned for")
+        if body.get("is_training"):
+            raise ImageError(f"{path}: an image for training: pybuda.TTDevice.load_image runs it")
+        if check_chip and (own := _chip_name(index)) != body["chip"]:
             raise ImageError(
-                f"{path}: planned for the chip {body.get('chip')}, but {name}:{index} is a {own}. Compile it "
+                f"{path}: planned for the chip {body['chip']}, but {name}:{index} is a {own}. Compile it "
                 "again, or choose the chip by TORCH_LOOM_CHIP"
             )
         return cls.of_data(path, body, tensors, place)
@@ -369,16 +381,19 @@ class Executable:
             check_plan(path, body["plan"])
             sources = sources_of(path, body, tensors)
             trained = set(body.get("requires_grad", ()))
-            moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
+            # Those that were made in inference mode would have no versions, by which changes are seen.
+            with torch.inference_mode(False):
+                moved = {name: _moved(tensor, place, name in trained) for name, tensor in tensors.items()}
             moved |= {name: moved[first] for name, first in body.get("ties", {}).items()}
             folded = None
             if "folded" in body:
                 makes = Program.from_json(body["folded"]["program"])
                 _check_tensors(path, makes, moved)
-                folded = Folded(
-                    makes, body["folded"]["names"], {}, {name: moved[name] for name in makes.tensors}, place
-                )
+                own = {name: moved[name] for name in makes.tensors}
+                folded = Folded(makes, body["folded"]["names"], {}, own, place)
                 moved |= folded.computed()
+                if not all(isinstance(one, torch.Tensor) for one in moved.values()):
+                    raise ImageError(f"{path}: the file is damaged: a constant of it is no tensor")
             _check_tensors(path, program, moved)
             return cls(
                 program,
@@ -392,7 +407,7 @@ class Executable:
             )
         except (ImageError, torch.OutOfMemoryError):
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise ImageError(f"{path}: the file is damaged or no image ({error!r})") from error
 
 
@@ -413,7 +428,7 @@ def sources_of(
     """Return the parameters that an image names: their names in the module, by those of their tensors.
 
     Raises:
-        ImageError: it names none of its tensors, or two by one name.
+        ImageError: it names a tensor that it does not hold, or two by one name.
     """
     try:
         given = {str(name): str(source) for name, source in body.get("sources", ())}

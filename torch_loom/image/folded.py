@@ -58,7 +58,8 @@ class Folded:
         own = self.tensors()
         if own is None:
             return {}
-        with torch.no_grad():
+        # Tensors of inference mode could not be computed anew in place.
+        with torch.inference_mode(False), torch.no_grad():
             run = self.program.bind({name: one.detach() for name, one in own.items()}, self._device)
             return dict(zip(self.names, run(), strict=True))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ class Optimizer:
                 f"{', '.join(KINDS)}"
             )
         taken = inspect.signature(type(self)).parameters
-        found = {name: value for name, value in vars(self).items() if name in taken}
+        found = {name: _plain(value) for name, value in vars(self).items() if name in taken}
         if self.parameters is not None:
             found["parameters"] = [parameter.get_name() for parameter in self.parameters]
         return {"type": type(self).__name__, **found}
@@ -283,6 +284,13 @@ class LARS(Optimizer):
                 kept["momentum"] = step.clone()
             step = step + self.momentum * kept["momentum"] if self.nesterov else kept["momentum"]
         p.sub_(lr * step)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as JSON has it: NumPy's are none."""
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
 
 
 KINDS: dict[str, type[Optimizer]] = {kind.__name__: kind for kind in (SGD, Adam, AdamW, LAMB, LARS)}

@@ -167,7 +167,10 @@ class ImageModule(Module):
     def _parameters(self) -> dict[str, Parameter]:
         if self._known is None:
             body, tensors = self._part()
-            sources, trained = sources_of(self.image.path, body, tensors), body.get("requires_grad", ())
+            sources, trained = (
+                sources_of(self.image.path, body, tensors),
+                {str(one) for one in body["requires_grad"]},
+            )
             self._known = {
                 name: Parameter(tensors[key], requires_grad=key in trained, name=name)
                 for key, name in sources.items()
@@ -177,6 +180,8 @@ class ImageModule(Module):
     def _part(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """Return header and tensors of the modules, or of the loss."""
         body, tensors = file.read(self.image.path)
+        if not isinstance(body.get("requires_grad", []), list):
+            raise ImageError(f"{self.image.path}: the file is damaged: of gradients it says something else")
         if not self._is_loss:
             return body, {name: one for name, one in tensors.items() if not name.startswith(_LOSS)}
         own = {name.removeprefix(_LOSS): one for name, one in tensors.items() if name.startswith(_LOSS)}
@@ -191,6 +196,7 @@ class _Runner(nn.Module):
         super().__init__()
         self.executable = executable
         self._is_training = is_training
+        self._is_placed = False
         # Not registered: modules have no parameters whose names have dots.
         self.own = {
             name: nn.Parameter(one.detach(), one.requires_grad) for name, one in executable.parameters.items()
@@ -209,7 +215,13 @@ class _Runner(nn.Module):
         return flatten_outputs(made)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Runner:
-        return self  # it was made for its device, and its tensors are there
+        # It was made for its device's stage, and its tensors are there.
+        if self._is_training and self._is_placed:
+            raise PyBudaError(
+                "an image for training has no modules to compare with: verify the device that it was made of"
+            )
+        self._is_placed = True
+        return self
 
 
 def compile_image(
@@ -265,7 +277,7 @@ def compile_image(
             "optimizer": None if device.optimizer is None else device.optimizer.to_data(),
         }
         tensors |= {f"{_LOSS}{name}": one for name, one in losses.items()}
-    file.write(path, {**body, _KEY: known}, tensors)
+    file.write(path, {**body, "is_training": training, _KEY: known}, tensors)
     return TTDeviceImage.load_from_disk(path)
 
 
@@ -280,10 +292,12 @@ def place_image(device: ChipDevice, image: TTDeviceImage) -> None:
     training = image._training
     if training is None:
         return
-    device.place_loss_module(ImageModule(image, is_loss=True))
+    loss = ImageModule(image, is_loss=True)
+    device.place_loss_module(loss)
     try:
         if training["optimizer"] is not None:
-            device.optimizer = optimizers.of_data(training["optimizer"], module.get_parameters())
+            own = [*module.get_parameters(), *loss.get_parameters()]
+            device.optimizer = optimizers.of_data(training["optimizer"], own)
     except (LookupError, TypeError, ValueError, PyBudaError) as error:
         raise ImageError(f"{image.path}: the file is damaged: of training it says {error!r}") from error
 
@@ -313,13 +327,18 @@ def _set_modes(modules: Sequence[nn.Module], modes: Sequence[bool]) -> None:
 
 
 def _data(
-    executable: Executable, module: nn.Module, stage: Stage
+    executable: Executable, module: nn.Module, stage: Stage, is_loss: bool = False
 ) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """Return an executable as data; its parameters have the names of the stage's."""
     own = dict(module.named_parameters(remove_duplicate=False))
     keys = {id(own[source]): key for key, source in reversed(executable.sources.items()) if source in own}
     named = stage.parameters.named_parameters()
-    executable.sources = {keys[id(one)]: name for name, one in named if id(one) in keys}
+    # A stage puts the same before the names of its loss's parameters again.
+    executable.sources = {
+        keys[id(one)]: name.removeprefix("loss.") if is_loss else name
+        for name, one in named
+        if id(one) in keys
+    }
     return executable.to_data()
 
 
@@ -331,5 +350,5 @@ def _compiled_loss(
     # PyTorch's own losses stay float32 under ``numerics.emulate``, too.
     more = {"numerics": "exact"} if isinstance(stage.loss, nn.modules.loss._Loss) else {}
     executable = compiled(device, samples, (), [stage.loss], True, **more)
-    body, tensors = _data(executable, InOrder([stage.loss]), stage)
+    body, tensors = _data(executable, InOrder([stage.loss]), stage, is_loss=True)
     return {key: value for key, value in body.items() if key != "plan"}, tensors

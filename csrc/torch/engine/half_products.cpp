@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -32,9 +33,11 @@ constexpr std::array<ProductOp, 9> kOps = {{{"aten::addmm", 2, 2, true},
                                             {"aten::mm", 2, 2, false},
                                             {"aten::mv", 2, 1, false}}};
 
+constexpr double kWorkOfAThread = 1 << 18;  // multiplications
+
 bool is_plain(const at::Tensor& tensor, int64_t dims) {
   return tensor.dim() == dims && tensor.numel() > 0 && tensor.layout() == c10::kStrided && !tensor.is_neg() &&
-         tensor.is_cpu() && c10::isReducedFloatingType(tensor.scalar_type());
+         tensor.is_cpu() && (tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16);
 }
 
 const uint16_t* values_of(const at::Tensor& tensor) {
@@ -47,9 +50,11 @@ void multiply(const at::Tensor& left, const at::Tensor& right, const at::Tensor&
   const int64_t rows = sums.size(1), columns = sums.size(2), depth = left.size(2);
   const int64_t width = kernels.half_panel_width, panels = (columns + width - 1) / width;
   const bool is_bfloat16 = left.scalar_type() == at::kBFloat16;
-  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 18) / (rows * depth * width));
+  // Sizes of expanded operands may be huge.
+  const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(width);
+  const auto grain = std::max<int64_t>(1, static_cast<int64_t>(kWorkOfAThread / work));
   at::parallel_for(0, sums.size(0) * panels, grain, [&](int64_t begin, int64_t end) {
-    // Its pages are touched as far as they are used.
+    // Only the pages that are used become resident.
     thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
     while (begin < end) {
       const int64_t batch = begin / panels, first = begin % panels;
@@ -94,6 +99,7 @@ std::optional<at::Tensor> sums_of_halves(std::string_view op, Arguments argument
   const at::Tensor &left = arguments[first].toTensor(), &right = arguments[first + 1].toTensor();
   if (!is_plain(left, found->left_dims) || !is_plain(right, found->right_dims)) return std::nullopt;
   const bool is_vector = found->right_dims == 1;
+  if (left.scalar_type() != right.scalar_type()) return std::nullopt;
   if (left.size(-1) != right.size(is_vector ? 0 : -2)) return std::nullopt;
   if (left.dim() == 3 && left.size(0) != right.size(0)) return std::nullopt;
   std::vector<int64_t> sizes(left.sizes().begin(), left.sizes().end() - 1);
@@ -109,11 +115,12 @@ std::optional<at::Tensor> sums_of_halves(std::string_view op, Arguments argument
   const at::Tensor columns = is_vector          ? right.unsqueeze(0).unsqueeze(2)
                              : right.dim() == 3 ? right
                                                 : right.unsqueeze(0);
-  at::Tensor sums = product_of(matrices, columns).view(sizes);
-  if (!found->adds) return sums;
+  if (!found->adds) return product_of(matrices, columns).view(sizes);
   const auto beta = arguments[3].toScalar().to<double>(), alpha = arguments[4].toScalar().to<double>();
-  if (alpha != 1) sums.mul_(alpha);
   // As in BLAS: what is multiplied by 0 is not read.
+  at::Tensor sums = alpha == 0 ? at::zeros(sizes, left.options().dtype(at::kFloat))
+                               : product_of(matrices, columns).view(sizes);
+  if (alpha != 0 && alpha != 1) sums.mul_(alpha);
   if (beta != 0) sums.add_(arguments[0].toTensor().to(at::kFloat), beta);
   return sums;
 }

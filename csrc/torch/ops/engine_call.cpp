@@ -82,7 +82,7 @@ bool is_of_one_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments, Type ty
   return true;
 }
 
-// The dtype that the op's operands are promoted to, if the engine's kernel is not asked for it.
+// The dtype that the op's operands are promoted to, if the call must be widened.
 std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments) {
   const DtypeSet any = op.widened_dtypes | op.widened_sparse_dtypes;
   // Most calls end here.

@@ -57,6 +57,10 @@ DECLINED_NAMES = {
 """Names of tt_torch that raise, and what to use instead."""
 
 
+MAX_NAME = 128
+"""Characters of the name of a file: the name of the graph comes behind it."""
+
+
 def _flag(value: Any) -> bool:
     text = str(value).lower()
     if text not in ("true", "false", "1", "0"):
@@ -86,7 +90,7 @@ def _path(value: Any) -> Path | None:
 
 
 def _file_name(value: Any) -> str:
-    if not isinstance(value, str) or value != Path(value).name:
+    if not isinstance(value, str) or value != Path(value).name or "\0" in value or len(value) > MAX_NAME:
         raise ValueError("what names of files begin with, without a folder")
     return value
 

@@ -137,6 +137,8 @@ def Conv2dTranspose(
         )
         rows, columns = slice(top - both[0], None), slice(left - both[1], None)
         made = made[..., rows, columns]
+        if made.shape[-2] < bottom - both[0] or made.shape[-1] < right - both[1]:
+            raise PyBudaError(f"padding {padding} takes more than the convolution gives")
         return made[..., : made.shape[-2] - (bottom - both[0]), : made.shape[-1] - (right - both[1])]
 
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}

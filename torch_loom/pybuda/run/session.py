@@ -16,6 +16,8 @@ from torch_loom.pipeline import GuardedQueue, Pipeline, Stage, StageError
 from torch_loom.pipeline.worker import Worker
 from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
 from torch_loom.pybuda.device import Device, program
+from torch_loom.pybuda.enums import DeviceMode
+from torch_loom.pybuda.execution.chip_device import ChipDevice
 from torch_loom.pybuda.execution.device_loop import DeviceLoop
 from torch_loom.pybuda.execution.placing import wants_files, write_files
 from torch_loom.pybuda.execution.runner import BudaRunner
@@ -264,6 +266,9 @@ def check_training(devices: Sequence[Device]) -> None:
             f"it is placed on {placed}"
         )
     for device in devices:
+        runs_alone = isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly
+        if runs_alone and not any(isinstance(one, ImageModule) for one in device.modules):
+            raise PyBudaError(f"device {device.name!r} has mode RunOnly and no image: it cannot train")
         if _image_of(device, for_training=False):
             raise PyBudaError(
                 f"device {device.name!r} runs an image for inference and cannot train: compile one with "

@@ -103,6 +103,15 @@ assert torch.equal(result[7], torch.mv(once, columns[7, :, 0]).unsqueeze(1).cpu(
 windows = torch.rand(40, device="loom").half().unfold(0, 16, 2)
 assert torch.equal(windows @ windows.T, windows.contiguous() @ windows.contiguous().T)
 
+# What is multiplied by 0 is not read, and sizes of expanded operands may be huge.
+infinite, one = torch.full((4, 4), torch.inf, device="loom").half(), torch.ones(4, 4, device="loom").half()
+assert torch.equal(torch.addmm(one, infinite, one, alpha=0), one)
+huge = torch.zeros(1, 1, device="loom").half()
+try:
+    torch.mm(huge.expand(2**20, 1), huge.expand(1, 2**20)).cpu()
+except RuntimeError as error:
+    assert "memory" in str(error), error
+
 # Products promote nothing: neither what they write to nor a scalar may be of another dtype.
 for dtype in (torch.float16, torch.bfloat16):
     square = torch.rand(4, 4, device="loom").to(dtype)

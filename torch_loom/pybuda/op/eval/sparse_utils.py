@@ -21,7 +21,8 @@ def conv2d_padding_to_canonical(padding: int | str | Sequence[int], kernel_size:
     """Return a padding as [left, right, top, bottom].
 
     Args:
-        padding: "same", a number, (rows, columns), or the four.
+        padding: "same" (of a convolution: pools take half of an even window on both sides), a number,
+            (rows, columns), or the four.
 
     Raises:
         PyBudaError: it is none of these.
@@ -49,7 +50,10 @@ def calculate_conv2d_output_dimensions(
     made = []
     for place, size in enumerate((original_y + top + bottom, original_x + left + right)):
         free = size - dilation * (kernel[place] - 1) - 1
-        made.append((round_up_div(free, strides[place]) if ceil_mode else free // strides[place]) + 1)
+        count = (round_up_div(free, strides[place]) if ceil_mode else free // strides[place]) + 1
+        # As in PyTorch no window begins behind the input and what is padded before it.
+        last = size - (bottom, right)[place]
+        made.append(count - (ceil_mode and (count - 1) * strides[place] >= last))
     return made[0], made[1]
 
 
