@@ -24,7 +24,9 @@ with torch.no_grad():
     assert compiled(torch.rand(4, 64, device="loom")).shape == (4, 8)
 ```
 
-The device is `loom` (`xm.xla_device()` is torch_xla's). `TORCH_LOOM_CHIP` says which chip it is:
+The device is `loom`: leave out `import torch_xla` and write `"loom"` for `xm.xla_device()`.
+`tt_torch.codegen_py(model, x)` writes the graphs of a model into `codegen_result`, as Python and as JSON.
+`TORCH_LOOM_CHIP` says which chip it is:
 `wormhole_b0` is that of an n150 and `blackhole` that of a p150. `TORCH_LOOM_DEVICES` says how many: 2 for an
 n300, 32 for a
 galaxy. Written by `python -m tools.docs`.

@@ -115,11 +115,11 @@ EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         _level,
         "0: each op is a kernel; 1, 2: small ops run in the kernel of the op before",
     ),
-    "math_fidelity": (_one_of(*FIDELITIES), "passes of a product"),
+    "math_fidelity": (_one_of(*FIDELITIES), f"passes of a product: {', '.join(FIDELITIES)}"),
     "fp32_dest_acc_en": (_flag, "sums are kept in Float32; else in 16 bits"),
     "experimental_weight_dtype": (
         _one_of("", "bfp_bf8", "bfp_bf4"),
-        "the format of products' weights",
+        "the format of products' weights: bfp_bf8 or bfp_bf4",
     ),
     "enable_trace": (_flag, "inference is captured once and replayed"),
     "export_path": (_path, "a folder for each graph's ops, as JSON, and as Python"),

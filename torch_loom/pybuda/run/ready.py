@@ -81,7 +81,11 @@ def require_pushed(training: bool) -> None:
     if training:
         check_training(program.placed)
     if not has_inputs():
-        raise PyBudaError("Inputs must be pushed into the first device before trying to compile the model.")
+        first = program.placed[0].name
+        raise PyBudaError(
+            "Inputs must be pushed into the first device before trying to compile the model. The first is "
+            f"{first!r}; pybuda_reset() forgets the devices of an earlier program"
+        )
     if training:
         require_targets()
 

@@ -256,15 +256,9 @@ def check_training(devices: Sequence[Device]) -> None:
     """Say whether these devices can train.
 
     Raises:
-        PyBudaError: the loss is missing, or not on the last device alone.
+        PyBudaError: a device only runs what is no training, or the loss is missing, or not on the last device
+            alone.
     """
-    with_loss = [device.name for device in program.devices if device.loss_module is not None]
-    if with_loss != [devices[-1].name]:
-        placed = ", ".join(with_loss) or "no device"
-        raise PyBudaError(
-            f"a loss module must be placed on the last device, {devices[-1].name!r}, and there alone; "
-            f"it is placed on {placed}"
-        )
     for device in devices:
         runs_alone = isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly
         if runs_alone and not any(isinstance(one, ImageModule) for one in device.modules):
@@ -274,6 +268,13 @@ def check_training(devices: Sequence[Device]) -> None:
                 f"device {device.name!r} runs an image for inference and cannot train: compile one with "
                 "training=True"
             )
+    with_loss = [device.name for device in program.devices if device.loss_module is not None]
+    if with_loss != [devices[-1].name]:
+        placed = ", ".join(with_loss) or "no device"
+        raise PyBudaError(
+            f"a loss module must be placed on the last device, {devices[-1].name!r}, and there alone; "
+            f"it is placed on {placed}"
+        )
 
 
 def _image_of(device: Device, *, for_training: bool) -> bool:
