@@ -167,10 +167,8 @@ class ImageModule(Module):
     def _parameters(self) -> dict[str, Parameter]:
         if self._known is None:
             body, tensors = self._part()
-            sources, trained = (
-                sources_of(self.image.path, body, tensors),
-                {str(one) for one in body["requires_grad"]},
-            )
+            trained = {str(one) for one in body.get("requires_grad", ())}
+            sources = sources_of(self.image.path, body, tensors)
             self._known = {
                 name: Parameter(tensors[key], requires_grad=key in trained, name=name)
                 for key, name in sources.items()
@@ -180,8 +178,8 @@ class ImageModule(Module):
     def _part(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         """Return header and tensors of the modules, or of the loss."""
         body, tensors = file.read(self.image.path)
-        if not isinstance(body.get("requires_grad", []), list):
-            raise ImageError(f"{self.image.path}: the file is damaged: of gradients it says something else")
+        if not isinstance(trained := body.get("requires_grad", []), list):
+            raise ImageError(f"{self.image.path}: the file is damaged: its trained tensors are {trained!r}")
         if not self._is_loss:
             return body, {name: one for name, one in tensors.items() if not name.startswith(_LOSS)}
         own = {name.removeprefix(_LOSS): one for name, one in tensors.items() if name.startswith(_LOSS)}
@@ -333,7 +331,7 @@ def _data(
     own = dict(module.named_parameters(remove_duplicate=False))
     keys = {id(own[source]): key for key, source in reversed(executable.sources.items()) if source in own}
     named = stage.parameters.named_parameters()
-    # A stage puts the same before the names of its loss's parameters again.
+    # The stage that loads a loss puts its prefix before these names again.
     executable.sources = {
         keys[id(one)]: name.removeprefix("loss.") if is_loss else name
         for name, one in named

@@ -73,8 +73,7 @@ void multiply(const at::Tensor& left, const at::Tensor& right, const at::Tensor&
   });
 }
 
-// The product of batches of matrices. The one with more rows or columns is on the side that vectors run
-// along.
+// The product of batches of matrices; vectors run along the longer side of the result.
 at::Tensor product_of(const at::Tensor& left, const at::Tensor& right) {
   const int64_t batches = left.size(0), rows = left.size(1), columns = right.size(2);
   const auto options = left.options().dtype(at::kFloat);

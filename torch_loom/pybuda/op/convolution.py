@@ -135,11 +135,11 @@ def Conv2dTranspose(
         made = functional.conv_transpose2d(
             x, weight, flat_bias, stride, both, output_padding, groups, dilation
         )
-        rows, columns = slice(top - both[0], None), slice(left - both[1], None)
-        made = made[..., rows, columns]
-        if made.shape[-2] < bottom - both[0] or made.shape[-1] < right - both[1]:
+        # What one side has more than the other is cut off.
+        rows, columns = made.shape[-2] - (bottom - both[0]), made.shape[-1] - (right - both[1])
+        if rows < top - both[0] or columns < left - both[1]:
             raise PyBudaError(f"padding {padding} takes more than the convolution gives")
-        return made[..., : made.shape[-2] - (bottom - both[0]), : made.shape[-1] - (right - both[1])]
+        return made[..., top - both[0] : rows, left - both[1] : columns]
 
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     attributes["output_padding"] = output_padding
