@@ -47,6 +47,8 @@ bool AddressSpace::map(Range& range) const {
   if (access_ != HostAccess::kFenced) {
     const int access = access_ == HostAccess::kFree ? PROT_READ | PROT_WRITE : PROT_NONE;
     range.begin = mapped(access, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    // Not in huge pages: where a hypervisor takes back free memory, it pays for each of them again (measured:
+    // a first copy took up to twice as long).
     return range.begin != 0;
   }
   // Sparse: pages exist once they are touched.
