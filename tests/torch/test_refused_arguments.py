@@ -68,6 +68,33 @@ REFUSED: dict[str, tuple[Call, Call, str]] = {
         lambda x: x.index_put_((torch.ones(9, 9, device=x.device) > 0,), torch.tensor(1.0, device=x.device)),
         "The shape of the mask",
     ),
+    "dtypes of a product": (lambda x: x @ x.T, lambda x: x @ x.T.half(), "to have the same dtype"),
+    "dtypes of products of batches": (
+        lambda x: torch.bmm(x[None], x.T[None]),
+        lambda x: torch.bmm(x[None].int(), x.T[None].half()),
+        "expected scalar type Int but found Half",
+    ),
+    "addend of a product": (
+        lambda x: torch.nn.functional.linear(x, x, x[:, 0]),
+        lambda x: torch.nn.functional.linear(x, x, x.flatten()),
+        "must match the existing size",
+    ),
+    "factor of a product": (
+        lambda x: torch.addmm(x[0, :3], x, x.T, alpha=2),
+        lambda x: torch.addmm(x[0, :3], x, x.T, alpha=2j),
+        "without overflow",
+    ),
+    "factor of an addend in half precision": (
+        lambda x: torch.addmm(x[0, :3].half(), x.half(), x.T.half(), beta=2),
+        lambda x: torch.addmm(x[0, :3].half(), x.half(), x.T.half(), beta=2j),
+        "without overflow",
+    ),
+    "dtypes of operands": (
+        lambda x: torch.linalg.cross(x[:, :3], x[:, :3]),
+        lambda x: torch.linalg.cross(x[:, :3], x[:, :3].half()),
+        "expected scalar type",
+    ),
+    "dtype of a reduction": (lambda x: x.std(), lambda x: x.int().std(), "only support floating point"),
     "out that overlaps": (
         lambda x: torch.take(x, positions(x, 0, 1), out=torch.empty(2, device=x.device)),
         lambda x: torch.take(x, positions(x, 0, 1), out=torch.empty(1, device=x.device).expand(2)),

@@ -1,5 +1,6 @@
 #include "torch/inference/infer.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
 
@@ -92,7 +93,7 @@ size_t kind_of(const Op& op, const Lending& lending) {
 
 constexpr size_t kMostTried = size_t{1} << 20;  // bytes
 
-// Whether the engine has no kernel for these dtypes, which shape functions do not know. A kernel that is
+// Whether the engine's kernel refuses these dtypes, which shape functions do not know. A kernel that is
 // queued would say so too late. Small calls are tried, once for each op and dtypes of operands, on zeros;
 // random ops, which would draw numbers, are not.
 bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
@@ -113,8 +114,8 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
   }
   std::string said;
   if (rehearse(op, stack, lending, StandIns::Contents::kZeros, said) == nullptr &&
-      (said.find("not implemented for") != std::string::npos ||
-       said.find("not support") != std::string::npos)) {
+      (said.find("not implemented for") != std::string::npos || said.find("support") != std::string::npos ||
+       said.find("type") != std::string::npos)) {
     reason = said;
     return true;
   }
@@ -187,6 +188,27 @@ bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
                      [](const c10::IValue& value) { return value.isComplexDouble(); });
 }
 
+// Whether the kernel of a product may refuse operands that its shape function takes, which returned `results`.
+bool may_be_refused(const Op& op, const torch::jit::Stack& stack, const Lending& lending,
+                    const torch::jit::Stack& results) {
+  const auto& loans = lending.loans();
+  if (!op.facts.has(op_flag::kOneDtype) || loans.empty()) return false;
+  const auto arguments = torch::jit::last(stack, op.num_arguments);
+  const c10::ScalarType type = loans.front().alias.scalar_type();
+  const bool is_complex = c10::isComplexType(type);
+  if (std::any_of(loans.begin(), loans.end(),
+                  [&](const Loan& loan) { return !loan.is_written && loan.alias.scalar_type() != type; }) ||
+      std::any_of(arguments.begin(), arguments.end(),
+                  [&](const c10::IValue& value) { return value.isComplexDouble() && !is_complex; })) {
+    return true;
+  }
+  const auto& formal = op.handle.schema().arguments();
+  const bool has_addend =
+      std::any_of(formal.begin(), formal.end(), [](const auto& each) { return each.name() == "beta"; });
+  return has_addend && arguments[0].isTensor() && results.back().isTensor() &&
+         !at::is_expandable_to(arguments[0].toTensor().sizes(), results.back().toTensor().sizes());
+}
+
 // Whether the host must know how many elements a mask chooses: only a number fits any count of them.
 bool counts_mask(const Op& op, const torch::jit::Stack& stack) {
   if (op.is_index) return has_mask(op, stack);
@@ -227,6 +249,11 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   has_raised = !answers;
   if (has_raised) return nullptr;
   if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
+  has_raised = may_be_refused(op, stack, lending, call.arguments);
+  if (has_raised) {
+    reason = "its kernel may refuse such operands";
+    return nullptr;
+  }
   drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
   if (lacks_kernel(op, stack, lending, *outputs, reason)) return nullptr;

@@ -62,11 +62,6 @@ bool names_dtype(const c10::Argument& formal, const c10::IValue& value) {
   return type->kind() == c10::TypeKind::ScalarTypeType && value.isInt();
 }
 
-bool is_product(const Op& op) {
-  const runtime::ShapeClass shape_class = op.facts.shape_class;
-  return shape_class == runtime::ShapeClass::kMatmul || shape_class == runtime::ShapeClass::kConvolution;
-}
-
 // Whether all that a call reads is of the dtype, and what it writes to, too, unless it names another.
 bool is_of_one_dtype(const Op& op, c10::ArrayRef<c10::IValue> arguments, Type type) {
   const auto& formal = op.handle.schema().arguments();
@@ -109,8 +104,8 @@ std::optional<Type> narrow_of(const Op& op, c10::ArrayRef<c10::IValue> arguments
   if (operands.empty() || lacking == 0) return std::nullopt;
   const Type type = at::native::result_type(operands);
   if (!is_in(lacking, type)) return std::nullopt;
-  // Products promote nothing: the engine's kernel says what is wrong with dtypes.
-  if (is_product(op) && !is_of_one_dtype(op, arguments, type)) return std::nullopt;
+  // The engine's kernel says what is wrong with dtypes.
+  if (op.facts.has(op_flag::kOneDtype) && !is_of_one_dtype(op, arguments, type)) return std::nullopt;
   return type;
 }
 
