@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.megatron.__main__ import MIB, main, planned
+from benchmarks.megatron import __main__ as megatron
+from benchmarks.megatron.__main__ import MIB, Figures, Result, main, planned, summary, with_hosts
 from benchmarks.megatron.arguments import Arguments, UnplannedError, read
 from benchmarks.megatron.schedule import order
+from torch_loom import chips, config
 
 # Of the case gpt3_mcore_te_tp1_pp1_resume_torch_dist_dist_optimizer of Megatron-LM's functional tests (commit
 # d98e8a6, BSD-3-Clause), which reports a peak of 2,586.09 MiB and 526.55 MiB after a step on a DGX A100.
@@ -55,6 +58,7 @@ def test_arguments_say_what_is_sharded() -> None:
     ("case", "changes", "reason"),
     [
         ("hybrid/case", {}, "family hybrid"),
+        ("gpt/case_release", {}, "nodes"),
         ("gpt/case", {"num-experts": "8"}, "experts"),
         ("gpt/case", {"tensor-model-parallel-size": "16"}, "more than 8 ranks"),
         ("gpt/case", {"pipeline-model-parallel-size": "8"}, "12 layers over 8 stages"),
@@ -87,6 +91,29 @@ def test_memory_is_what_was_reported() -> None:
     assert found.allocated is not None
     assert found.peak / MIB == pytest.approx(2586.09, rel=0.005)
     assert found.allocated / MIB == pytest.approx(526.55, rel=0.005)
+
+
+def test_the_host_is_found_from_half_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual_us = chips.load("a100").host_issue_ns / 1e3
+
+    def plan(of: Arguments, topology: str, only_last: bool) -> Figures:
+        seconds = 1e-3 * of.hidden * (config.host_issue_us() or usual_us) / usual_us
+        return Figures(1.0, 1.0, seconds, busy=seconds / 3)
+
+    monkeypatch.setattr(megatron, "planned", plan)
+    results = []
+    for hidden in range(512, 1536, 64):
+        of = arguments(hidden_size=str(hidden))
+        measured = Figures(1.0, 1.0, 2.5e-3 * hidden)
+        results.append(Result("gpt/case", "dgx-a100", of, measured, plan(of, "dgx-a100", True)))
+    assert {each.is_fitted for each in results} == {True, False}
+    again, lines = with_hosts(results, only_last=True)
+    assert [each.errors()[3] for each in again] == pytest.approx([0.0] * len(again), abs=1e-6)
+    assert f"{2.5 * usual_us:.0f} us a command" in lines[0]
+    assert config.host_issue_us() is None
+    found = "\n".join(summary(again, Counter()))
+    assert "with the chip's host: mean error 60.0%" in found
+    assert "found, not fitted: mean error 0.0%" in found
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torch_loom import _C
+from torch_loom import _C, config
 from torch_loom.chips.chip import Chip, load
 from torch_loom.chips.description import shown
 from torch_loom.errors import ChipError
@@ -61,6 +61,9 @@ def load_for_core(chip: str, executes: bool = True) -> tuple[_C.Chip, Figures]:
     described = load(chip)
     for op in described.native_ops or ():
         _check_op(chip, op)
+    issue_us = config.host_issue_us()
+    if issue_us is not None:
+        described = replace(described, host_of="", host_issue_ns=issue_us * 1e3)
     own = described if executes else replace(described, native_ops=_CONSTRUCTORS)
     return for_core(own), Figures(described)
 

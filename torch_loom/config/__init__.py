@@ -30,6 +30,7 @@ from torch_loom.config.settings import (
     CUDA_VISIBLE_DEVICES,
     DEVICE_NAME,
     DEVICES,
+    HOST_ISSUE,
     INDUCTOR,
     KERNEL_CACHE,
     KERNEL_REPORT,
@@ -53,6 +54,7 @@ from torch_loom.config.sources import (
     cxx,
     describe_with,
     export,
+    exported,
     interprets_triton,
     machine_texts,
     num_launched_ranks,
@@ -87,6 +89,7 @@ __all__ = [
     "device_name",
     "device_uuid",
     "export",
+    "exported",
     "interprets_triton",
     "is_blas_deterministic",
     "is_configured",
@@ -178,6 +181,11 @@ def checks_collectives() -> bool:
 def topology() -> str | None:
     """Return the name or path of the cluster's description; None if TORCH_LOOM_TOPOLOGY is not set."""
     return value_of(TOPOLOGY, {})
+
+
+def host_issue_us() -> float | None:
+    """Return what the host takes to issue a command; None if TORCH_LOOM_HOST_ISSUE is not set."""
+    return value_of(HOST_ISSUE, {})
 
 
 def is_blas_deterministic() -> bool:

@@ -114,6 +114,13 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
+def parse_microseconds(text: str) -> float:
+    microseconds = float(text)
+    if not 0 <= microseconds <= 1e6:
+        raise ValueError("not so many microseconds")
+    return microseconds
+
+
 def parse_place(text: str) -> str:
     if "\0" in text or not text:
         raise ValueError("not a path")

@@ -31,6 +31,7 @@ from torch_loom.config.parsers import (
     parse_machine,
     parse_memories,
     parse_memory,
+    parse_microseconds,
     parse_place,
     parse_seconds,
     parse_seed,
@@ -373,6 +374,17 @@ TOPOLOGY = Setting(
     allowed="the name of a shipped topology (dgx-h100) or the path of a description (x.toml)",
     meaning="The cluster that collectives take the time of; that of the chip if not set and there is one.",
     parse=str,
+    configurable=False,
+)
+
+HOST_ISSUE = Setting(
+    env="TORCH_LOOM_HOST_ISSUE",
+    type_name="number",
+    default=None,
+    allowed="microseconds, 0 to 1000000",
+    meaning="What the host takes to issue a command: a slow one, or a framework with much Python around each "
+    "op, makes small steps wait for it; the chip's figure if not set. Read when devices are made.",
+    parse=parse_microseconds,
     configurable=False,
 )
 

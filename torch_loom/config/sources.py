@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from torch_loom.config import rbln
@@ -132,6 +133,21 @@ def export(values: Mapping[str, str | None]) -> None:
         value = values.get(setting.name)
         if value is not None:
             os.environ[setting.env] = value
+
+
+@contextmanager
+def exported(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables as :func:`export` for a while; then they are as they were."""
+    names = [setting.env for setting in SETTINGS if setting.name in values]
+    before = {name: os.environ.get(name) for name in names}
+    export(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def interprets_triton() -> bool:

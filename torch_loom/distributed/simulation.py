@@ -37,6 +37,7 @@ _MAX_DEVICES = 64
 class RankPlan(NamedTuple):
     """What a rank of a simulated cluster needs: bytes of its device, seconds of the simulated clock.
 
+    Of ``step_seconds`` the device runs something in ``step_busy_seconds``, and waits in the others.
     ``exposed_seconds`` are those in which collectives ran and nothing else did, ``waiting_seconds`` those in
     which collectives waited for later ranks that are simulated: a part of what collectives took.
     """
@@ -49,6 +50,7 @@ class RankPlan(NamedTuple):
     memory_by_category: Mapping[str, int]
     seconds: float
     step_seconds: tuple[float, ...]
+    step_busy_seconds: tuple[float, ...]
     seconds_by_family: Mapping[str, float]
     exposed_seconds: float
     waiting_seconds: float
@@ -249,6 +251,7 @@ def _of_rank(rank: int, chip: str, device: int, plan: DryRunPlan, waited_ns: int
         memory_by_category=plan.memory_by_category(device),
         seconds=plan.seconds,
         step_seconds=plan.step_seconds,
+        step_busy_seconds=plan.step_busy_seconds,
         seconds_by_family=plan.seconds_by_family(),
         exposed_seconds=plan.exposed_seconds(device),
         waiting_seconds=waited_ns * 1e-9,

@@ -56,8 +56,8 @@ FACTS: dict[str, str] = {
     "host_waits": "on a GPU the host waits for these values, unless its argument `unsafe` is true or its "
     "argument `check_errors` is false, or its arguments `min` and `max` differ",
     "calls_blas": "on a GPU PyTorch calls cuBLAS or cuBLASLt for it, which then keep a workspace",
-    "one_dtype": "it promotes nothing: a call whose tensors are of two dtypes is for its kernel to refuse, and "
-    "so is a complex number beside real ones or an addend that does not expand",
+    "one_dtype": "it promotes nothing: a call whose tensors are of two dtypes is for its kernel to refuse, "
+    "and so is a complex number beside real ones or an addend that does not expand",
     "python_infers": "PyTorch's C++ shape function differs from the engine's kernel, the Python one does not",
     "borrows_whole": "PyTorch would take it apart; the engine runs it whole, as it does for itself",
     "unboxed": "called so often that it has a kernel with its own signature",

@@ -188,7 +188,8 @@ bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
                      [](const c10::IValue& value) { return value.isComplexDouble(); });
 }
 
-// Whether the kernel of a product may refuse operands that its shape function takes, which returned `results`.
+// Whether the kernel of a product may refuse operands that its shape function takes, which returned
+// `results`.
 bool may_be_refused(const Op& op, const torch::jit::Stack& stack, const Lending& lending,
                     const torch::jit::Stack& results) {
   const auto& loans = lending.loans();

@@ -16,8 +16,8 @@ FAMILIES = (
             "unboxed": "mm bmm addmm baddbmm",
             "calls_blas": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* "
             "addmv_.* mv.* dot.* vdot.* _int_mm.* _addmm_activation.*",
-            "one_dtype": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* addmv_.* "
-            "mv.* dot.* vdot.* _addmm_activation.*",
+            "one_dtype": "mm.* bmm.* addmm.* addmm_.* addbmm.* addbmm_.* baddbmm.* baddbmm_.* addmv.* "
+            "addmv_.* mv.* dot.* vdot.* _addmm_activation.* _foreach_mm.*",
         },
     ),
     Family(
@@ -83,7 +83,7 @@ FAMILIES = (
             "borrows_whole": "_convolution",
             # Which layout the result has depends on the library that the engine chooses.
             "engine_infers": "convolution convolution_backward",
-            "one_dtype": "convolution.* convolution_backward.* slow_conv3d.* _slow_conv2d_forward.* thnn_conv2d.*",
+            "one_dtype": "convolution.* convolution_backward.*",
         },
     ),
     Family(

@@ -6,11 +6,7 @@ times that these steps take.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +46,6 @@ def run(model: str, options: dict[str, Any]) -> int:
     return 0
 
 
-@contextmanager
-def _chip(name: str, with_graphs: bool) -> Iterator[str]:
-    """Give the chip of a name; with graphs one whose host issues ops in no time, as replayed ones are."""
-    from torch_loom import chips
-    from torch_loom.chips.writer import to_toml
-
-    if not with_graphs:
-        yield name
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "chip.toml"
-        path.write_text(
-            to_toml(dataclasses.replace(chips.load(name), host_of="", host_issue_ns=0.0)), encoding="utf-8"
-        )
-        yield str(path)
-
-
 def plan(model: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return what :func:`torch_loom.tools.serve.report.summary` says of a trace.
 
@@ -87,8 +66,9 @@ def plan(model: str, options: dict[str, Any]) -> dict[str, Any]:
     requests.read(Path(options["trace"]))
     with (
         torch.no_grad(),
-        _chip(str(options["chip"]), options["graphs"]) as chip,
-        device.dry_run(chip=chip, devices=1, memory=options["memory"]) as made,
+        # The host issues replayed ops in no time.
+        config.exported({"host_issue": "0"} if options["graphs"] else {}),
+        device.dry_run(chip=str(options["chip"]), devices=1, memory=options["memory"]) as made,
     ):
         built, context = steps.model_of(model, options["dtype"], name)
         trace = requests.read(Path(options["trace"]), context)
