@@ -44,47 +44,74 @@ const uint16_t* values_of(const at::Tensor& tensor) {
   return static_cast<const uint16_t*>(tensor.const_data_ptr());
 }
 
-// Of batches of matrices, all of them of three dimensions.
-void multiply(const at::Tensor& left, const at::Tensor& right, const at::Tensor& sums) {
+// A batch of matrices in memory: what separates matrices, rows and columns.
+struct Matrices {
+  const uint16_t* values;
+  int64_t batch_stride, row_stride, column_stride;
+
+  Matrices transposed() const { return {values, batch_stride, column_stride, row_stride}; }
+};
+
+// Of one, two or three dimensions; a vector is a column.
+Matrices matrices_of(const at::Tensor& tensor) {
+  const bool is_vector = tensor.dim() == 1;
+  return {values_of(tensor), tensor.dim() == 3 ? tensor.stride(0) : 0, tensor.stride(is_vector ? 0 : -2),
+          is_vector ? 0 : tensor.stride(-1)};
+}
+
+struct Sizes {
+  int64_t batches, rows, columns, depth;
+};
+
+void multiply(const Matrices& left, const Matrices& right, const Sizes& sizes, bool is_bfloat16,
+              float* sums) {
   const numerics::Kernels& kernels = numerics::kernels();
-  const int64_t rows = sums.size(1), columns = sums.size(2), depth = left.size(2);
+  const auto [batches, rows, columns, depth] = sizes;
   const int64_t width = kernels.half_panel_width, panels = (columns + width - 1) / width;
-  const bool is_bfloat16 = left.scalar_type() == at::kBFloat16;
   // Sizes of expanded operands may be huge.
   const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(width);
   const auto grain = std::max<int64_t>(1, static_cast<int64_t>(kWorkOfAThread / work));
-  at::parallel_for(0, sums.size(0) * panels, grain, [&](int64_t begin, int64_t end) {
-    // Only the pages that are used become resident.
-    thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
-    while (begin < end) {
-      const int64_t batch = begin / panels, first = begin % panels;
-      const int64_t last = std::min(first + end - begin, panels);
-      const numerics::HalfProduct product{
-          {values_of(left) + batch * left.stride(0), left.stride(1), left.stride(2)},
-          {values_of(right) + batch * right.stride(0), right.stride(1), right.stride(2)},
-          is_bfloat16,
-          rows,
-          columns,
-          depth,
-          sums.mutable_data_ptr<float>() + batch * rows * columns};
-      kernels.half_product(product, first * width, std::min(last * width, columns), scratch.get());
-      begin += last - first;
-    }
-  });
+  at::parallel_for(0, batches * panels, grain,
+                   [&, rows = rows, columns = columns, depth = depth](int64_t begin, int64_t end) {
+                     // Only the pages that are used become resident.
+                     thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
+                     while (begin < end) {
+                       const int64_t batch = begin / panels, first = begin % panels;
+                       const int64_t last = std::min(first + end - begin, panels);
+                       const numerics::HalfProduct product{
+                           {left.values + batch * left.batch_stride, left.row_stride, left.column_stride},
+                           {right.values + batch * right.batch_stride, right.row_stride, right.column_stride},
+                           is_bfloat16,
+                           rows,
+                           columns,
+                           depth,
+                           sums + batch * rows * columns};
+                       kernels.half_product(product, first * width, std::min(last * width, columns),
+                                            scratch.get());
+                       begin += last - first;
+                     }
+                   });
 }
 
-// The product of batches of matrices; vectors run along the longer side of the result.
-at::Tensor product_of(const at::Tensor& left, const at::Tensor& right) {
-  const int64_t batches = left.size(0), rows = left.size(1), columns = right.size(2);
+// The product of (batches of) matrices, or of a matrix and a vector; vectors run along the longer side of the
+// result.
+at::Tensor product_of(const at::Tensor& left, const at::Tensor& right, c10::IntArrayRef result_sizes) {
+  const Matrices lefts = matrices_of(left), rights = matrices_of(right);
+  const Sizes sizes{left.dim() == 3 ? left.size(0) : 1, left.size(-2), right.dim() == 1 ? 1 : right.size(-1),
+                    left.size(-1)};
+  const bool is_bfloat16 = left.scalar_type() == at::kBFloat16;
   const auto options = left.options().dtype(at::kFloat);
-  if (rows <= columns) {
-    at::Tensor sums = at::empty({batches, rows, columns}, options);
-    multiply(left, right, sums);
+  if (sizes.rows <= sizes.columns) {
+    at::Tensor sums = at::empty(result_sizes, options);
+    multiply(lefts, rights, sizes, is_bfloat16, sums.mutable_data_ptr<float>());
     return sums;
   }
-  const at::Tensor sums = at::empty({batches, columns, rows}, options);
-  multiply(right.transpose(1, 2), left.transpose(1, 2), sums);
-  return sums.transpose(1, 2).contiguous();
+  const Sizes turned{sizes.batches, sizes.columns, sizes.rows, sizes.depth};
+  const bool is_column = sizes.columns == 1;  // which is the same in memory
+  at::Tensor sums = is_column ? at::empty(result_sizes, options)
+                              : at::empty({turned.batches, turned.rows, turned.columns}, options);
+  multiply(rights.transposed(), lefts.transposed(), turned, is_bfloat16, sums.mutable_data_ptr<float>());
+  return is_column ? sums : sums.transpose(1, 2).contiguous().view(result_sizes);
 }
 
 }  // namespace
@@ -110,15 +137,11 @@ std::optional<at::Tensor> sums_of_halves(std::string_view op, Arguments argument
     if (!fits || arguments[3].toScalar().isComplex() || arguments[4].toScalar().isComplex())
       return std::nullopt;
   }
-  const at::Tensor matrices = left.dim() == 3 ? left : left.unsqueeze(0);
-  const at::Tensor columns = is_vector          ? right.unsqueeze(0).unsqueeze(2)
-                             : right.dim() == 3 ? right
-                                                : right.unsqueeze(0);
-  if (!found->adds) return product_of(matrices, columns).view(sizes);
+  if (!found->adds) return product_of(left, right, sizes);
   const auto beta = arguments[3].toScalar().to<double>(), alpha = arguments[4].toScalar().to<double>();
   // As in BLAS: what is multiplied by 0 is not read.
-  at::Tensor sums = alpha == 0 ? at::zeros(sizes, left.options().dtype(at::kFloat))
-                               : product_of(matrices, columns).view(sizes);
+  at::Tensor sums =
+      alpha == 0 ? at::zeros(sizes, left.options().dtype(at::kFloat)) : product_of(left, right, sizes);
   if (alpha != 0 && alpha != 1) sums.mul_(alpha);
   if (beta != 0) sums.add_(arguments[0].toTensor().to(at::kFloat), beta);
   return sums;
