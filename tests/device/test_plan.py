@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch._inductor.utils import run_and_get_code
 
-from torch_loom import _C, chips
-from torch_loom.errors import DryRunError
+from torch_loom import _C, chips, config
+from torch_loom.errors import ConfigurationError, DryRunError
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -118,6 +118,29 @@ def test_time_is_that_of_steps_and_ops() -> None:
     first = planned("h200")
     assert first == planned("h200")
     assert planned("grayskull")[-1] > first[-1]
+
+
+def test_the_host_takes_what_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds() -> float:
+        with torch.loom.dry_run(chip="h100", devices=1):
+            x = torch.ones(8, device="loom")
+            began = torch.loom.clock()
+            for _ in range(100):
+                x.add_(1)
+            torch.loom.synchronize()
+            return float(torch.loom.clock()) - began
+
+    usual = seconds()
+    monkeypatch.setenv("TORCH_LOOM_HOST_ISSUE", "110.5")
+    assert seconds() == pytest.approx(100 * 110.5e-6, rel=0.05)
+    with config.exported({"host_issue": "0"}):
+        assert seconds() < usual / 5
+    assert seconds() > usual
+    monkeypatch.setenv("TORCH_LOOM_HOST_ISSUE", "-1")
+    with pytest.raises(ConfigurationError, match="microseconds, 0 to 1000000"):
+        seconds()
+    monkeypatch.delenv("TORCH_LOOM_HOST_ISSUE")
+    assert seconds() == usual
 
 
 def test_a_dry_run_leaves_the_programs_clock_alone() -> None:

@@ -117,7 +117,8 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
       (said.find("not implemented for") != std::string::npos || said.find("support") != std::string::npos ||
        said.find("type") != std::string::npos)) {
     reason = said;
-    return true;
+    // Whether the dtypes are why, and not the values.
+    return rehearse(op, stack, lending, StandIns::Contents::kOnes, said) == nullptr;
   }
   // Without elements many kernels are not even looked for.
   const auto& loans = lending.loans();
