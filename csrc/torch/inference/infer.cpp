@@ -113,9 +113,9 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
     if (taken->count(kind) != 0) return false;
   }
   std::string said;
-  if (rehearse(op, stack, lending, StandIns::Contents::kZeros, said) == nullptr &&
-      (said.find("not implemented for") != std::string::npos || said.find("support") != std::string::npos ||
-       said.find("type") != std::string::npos)) {
+  const bool is_run = rehearse(op, stack, lending, StandIns::Contents::kZeros, said) != nullptr;
+  if (!is_run && (said.find("not implemented for") != std::string::npos ||
+                  said.find("support") != std::string::npos || said.find("type") != std::string::npos)) {
     reason = said;
     // Whether the dtypes are why, and not the values.
     return rehearse(op, stack, lending, StandIns::Contents::kOnes, said) == nullptr;
@@ -123,7 +123,7 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
   // Without elements many kernels are not even looked for.
   const auto& loans = lending.loans();
   const auto is_empty = [](const Loan& loan) { return loan.alias.numel() == 0; };
-  if (std::none_of(loans.begin(), loans.end(), is_empty)) {
+  if (is_run && std::none_of(loans.begin(), loans.end(), is_empty)) {
     const std::lock_guard<std::mutex> lock(mutex);
     taken->insert(kind);
   }
