@@ -193,10 +193,11 @@ class _Subject(Subject):
         ]
         options = ", ".join(f"`{key}={value}`" for key, value in OPTIONS.items())
         note = (
-            "Samples a second of whole boards (`benchmarks/published.py`). *Predicted* is what `loom "
-            f"compile` prints for {options} and {BATCH} samples, to which nothing is fitted. What PyBuda "
-            "reached of a chip is fitted to half of its figures: a factor of the predicted time, and a time "
-            "for each kernel and sample."
+            "Samples a second of whole boards (`benchmarks/published.py`). *Predicted* is what `loom compile "
+            "MODEL --chip n150`, or another board, prints as *with the host* for "
+            f"{options} and {BATCH} samples of input, to which nothing is fitted. What PyBuda reached of a "
+            "chip is fitted to half of its figures: a factor of the predicted time, and a time for each "
+            "kernel and sample."
         )
         head = ["stack", "model", "board", "published", "predicted", "as PyBuda reaches", "figure"]
         return "\n\n".join(

@@ -37,6 +37,48 @@ def test_a_chip_that_keeps_its_epoch_has_no_gap_between_runs() -> None:
     )
 
 
+class _Attention(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (_Attention(), (4, 4, 128, 64)),
+        (nn.Linear(1024, 1024), (2048, 1024)),
+        (nn.Conv2d(64, 64, 3), (4, 64, 28, 28)),
+    ],
+)
+def test_a_narrower_format_or_fewer_passes_are_never_slower(net: nn.Module, shape: tuple[int, ...]) -> None:
+    def seconds(format_name: str, fidelity: str) -> float:
+        how: dict[str, Any] = {"default_df_override": format_name, "math_fidelity": fidelity}
+        made = compile_module(net.eval(), [torch.ones(shape)], chip="wormhole_b0", cache=False, **how)
+        return float(made.latency_seconds)
+
+    formats, fidelities = ("Float16_b", "Bfp8_b", "Bfp4_b"), ("HiFi4", "HiFi2", "LoFi")
+    table = [[seconds(one, passes) for passes in fidelities] for one in formats]
+    for row in [*table, *zip(*table, strict=True)]:
+        assert list(row) == sorted(row, reverse=True)
+    assert table[0][0] > table[0][-1]
+
+
+def test_layouts_of_images_cost_nothing_on_tiles() -> None:
+    # A GPU's library would turn the image of the second, whose window is larger.
+    net = nn.Conv2d(256, 256, 1, bias=False), nn.Conv2d(64, 256, 2, stride=2, bias=False)
+    x = torch.ones(4, 256, 16, 16), torch.ones(4, 64, 32, 32)
+    one, other = (
+        compile_module(conv.eval(), [image], chip="wormhole_b0", cache=False).plan["epochs"][0]["ops"][0]
+        for conv, image in zip(net, x, strict=True)
+    )
+    assert other["cycles"] == pytest.approx(one["cycles"], rel=0.1)
+
+
+def test_an_empty_batch_is_planned() -> None:
+    made = compile_module(nn.Linear(8, 4), [torch.ones(0, 3, 8)], chip="wormhole_b0", cache=False)
+    assert made(torch.ones(0, 3, 8)).shape == (0, 3, 4)
+
+
 def test_epochs_fill_sample_by_sample() -> None:
     plan = planned(balancer_policy="MinimizeGrid")
     (epoch,) = plan["epochs"]

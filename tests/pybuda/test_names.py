@@ -76,6 +76,18 @@ def test_forward_pt_and_compile_for_pt_of_a_cpu_device() -> None:
         cpu0.cpueval_forward_tf(list(given), {}, False)
 
 
+def test_losses_of_a_loop_of_ones_own_have_a_queue() -> None:
+    cpu0 = pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("n", nn.Linear(SIZE, 1)))
+    cpu0.place_loss_module(pybuda.PyTorchModule("l1", nn.L1Loss()))
+    x, target = torch.rand(2, SIZE), torch.rand(2, 1)
+    cpu0.push_to_inputs(x)
+    cpu0.push_to_target_inputs(target)
+    pybuda.initialize_pipeline(training=True, sample_inputs=(x,), sample_targets=(target,))
+    pybuda.run_forward()
+    pybuda.run_backward(zero_grad=True)
+    assert pybuda.get_loss_queue().get(timeout=60) is not None
+
+
 def test_gradients_of_a_cpu_device_can_be_watched() -> None:
     seen: queue.Queue[Any] = queue.Queue()
     cpu0 = pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("n", nn.Linear(SIZE, 1)))

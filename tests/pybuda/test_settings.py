@@ -353,3 +353,10 @@ def test_a_spatial_break_is_an_epoch() -> None:
 
 def test_depths_have_an_order() -> None:
     assert CompileDepth.INIT_COMPILE.value < CompileDepth.BALANCER_PASS.value < CompileDepth.FULL.value
+
+
+def test_a_value_of_another_type_names_the_values() -> None:
+    config = _get_global_compiler_config()
+    with pytest.raises(PyBudaError, match="default_math_fidelity='x': it takes a MathFidelity: LoFi, "):
+        config.default_math_fidelity = "x"
+    config.default_math_fidelity = pybuda.MathFidelity.HiFi2

@@ -91,9 +91,24 @@ def test_a_short_latency_is_told_in_its_unit_and_the_default_chip_is_that_of_pla
     assert float(value) >= 1
     assert unit in ("ns,", "µs,")
     assert f"1 x {cli.DEFAULT_CHIP}" in done.stdout
-    for command, text in (("compile", "[default: "), ("plan", "the topology's, else ")):
+    for command, text in (("compile", "[default: ("), ("plan", "the topology's, else ")):
         shown = loom(command, "--help").stdout.replace("│", " ")
         assert f"{text}{cli.DEFAULT_CHIP}" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chips"),
+    [
+        (("--chip", "n300"), "2 x wormhole_b0, 8 x 8 cores"),
+        (("--chip", "gs_e150"), "1 x grayskull"),
+        (("--option", "device_config=bh_p150"), "1 x blackhole"),
+        (("--chip", "wormhole_b0", "--option", "device_config=galaxy"), "32 x wormhole_b0"),
+    ],
+)
+def test_a_board_stands_in_the_place_of_a_chip(script: Path, arguments: tuple[str, ...], chips: str) -> None:
+    done = loom("compile", script, *arguments)
+    assert done.exit_code == 0, done.output
+    assert chips in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -115,6 +130,14 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         done = loom("run-image", image, "--inputs", x)
         assert done.exit_code == 1
         assert text in done.stderr
+    script.write_text("import torch; model = torch.nn.Embedding(4, 2); inputs = torch.ones(2).long()")
+    assert loom("compile", script, "--out", image).exit_code == 0
+    save_file({"input": torch.tensor([0, 9])}, x)
+    done = loom("run-image", image, "--inputs", x)
+    assert done.exit_code == 1
+    assert f"{x}: a value of the inputs is out of range" in done.stderr.replace("\n", "")
+    script.write_text(SCRIPT)
+    assert loom("compile", script, "--chip", "grayskull", "--out", image).exit_code == 0
     done = loom("run-image", image)
     assert done.exit_code == 1
     assert "give --inputs, a file of safetensors; the image takes input: float32 [2, 8]" in done.stderr
@@ -137,6 +160,9 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         (SCRIPT, ("--option", "math_fidelity"), "NAME=VALUE"),
         (SCRIPT, ("--option", "math_fidelity=Perfect"), "HiFi3"),
         (SCRIPT, ("--chip", "no_such_chip"), "no_such_chip"),
+        (SCRIPT, ("--option", "device_config=n150"), "do you mean wh_n150?"),
+        (SCRIPT, ("--chip", "grayskull", "--option", "device_config=wh_n300"), "exclude one another"),
+        (SCRIPT, ("--chip", "n150", "--option", "device_config=wh_n300"), "n150"),
         (
             "import torch; model = torch.nn.ReLU(); inputs = torch.ones(2), torch.ones(3)",
             (),

@@ -46,7 +46,9 @@ def _one_of(names: tuple[str, ...]) -> Check:
     def check(value: Any) -> str:
         given = _name(value)
         if not isinstance(given, str) or given.lower() not in by_key:
-            raise ValueError(f"one of {', '.join(names)}, in any case")
+            near = difflib.get_close_matches(str(given).lower(), by_key, 1)
+            meant = f" (do you mean {by_key[near[0]]}?)" if near else ""
+            raise ValueError(f"one of {', '.join(names)}, in any case{meant}")
         return by_key[given.lower()]
 
     return check

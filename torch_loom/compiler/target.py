@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from torch_loom.chips import Chip, load
-from torch_loom.chips.cost import CostModel, Op
+from torch_loom.chips.cost import CostModel, Kernel, Op
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import efficiency, rates
 from torch_loom.compiler.choices import DEVICE_CONFIGS
@@ -60,7 +60,7 @@ class Target:
     clock_ghz: float
     link_bytes_per_cycle: float
     harvested: tuple[tuple[int, ...], ...] = ()
-    _models: dict[int, CostModel] = field(default_factory=dict, compare=False, repr=False)
+    _models: dict[tuple[int, float], CostModel] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def cores(self) -> int:
@@ -75,33 +75,38 @@ class Target:
         Args:
             phases: of a matrix product, against those that the chip's peak rate counts.
         """
-        kernels = [(one, phases if one.family in _PRODUCTS else 1.0) for one in lower(op)]
+        # Of layouts of images, which a GPU's libraries convert, tiles know nothing.
+        lowered = [one for one in lower(op) if one.family != "layout"]
+        kernels = [(one, phases if _is_product(one) else 1.0) for one in lowered]
         moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
         # The chip's rates are those of its own clock; `clock_ghz` may be another.
         own_ghz = (self.chip.clock_mhz or 1000) / 1000
 
         def cycles(cores: int) -> float:
-            model = self._model(cores)
-            compute = sum(model.time(kernel).compute_ns * times for kernel, times in kernels)
+            compute = sum(self._model(cores, times).time(kernel).compute_ns for kernel, times in kernels)
             return max(compute * own_ghz, moved / (NOC_BYTES_PER_CYCLE * cores), 1.0)
 
         return cycles
 
-    def _model(self, cores: int) -> CostModel:
-        found = self._models.get(cores)
+    def _model(self, cores: int, phases: float) -> CostModel:
+        # Phases slow the matrix units down, and not what else a kernel does, as attention's softmax.
+        found = self._models.get((cores, phases))
         if found is None:
             whole = rates(self.chip)
             share = cores / whole.cores
             part = whole._replace(
                 cores=cores,
-                flops_per_ns={dtype: rate * share for dtype, rate in whole.flops_per_ns.items()},
+                flops_per_ns={dtype: rate * share / phases for dtype, rate in whole.flops_per_ns.items()},
                 cache_bytes=max(1.0, whole.cache_bytes * share),
             )
-            found = self._models[cores] = CostModel(part, efficiency(self.chip))
+            found = self._models[cores, phases] = CostModel(part, efficiency(self.chip))
         return found
 
 
-_PRODUCTS = ("matmul", "convolution", "attention")
+def _is_product(kernel: Kernel) -> bool:
+    """Return whether a kernel multiplies matrices on matrix units."""
+    name = kernel.family
+    return name.startswith(("matmul", "convolution", "attention")) and not name.endswith("_vector")
 
 
 def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:

@@ -217,7 +217,7 @@ class Executable:
             one, dtype = self.program.inputs[number], str(tensor.dtype).removeprefix("torch.")
             raise ValueError(
                 f"{one['name']}: it was compiled for {one['dtype']} {one['shape']}, but got {dtype} "
-                f"{list(tensor.shape)}. Compile it again for this shape"
+                f"{list(tensor.shape)}. Give it such a tensor, or compile it again"
             )
         return tensor if tensor.device == self.device else tensor.to(self.device)
 

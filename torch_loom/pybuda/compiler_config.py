@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 import json
 import warnings
 from collections.abc import Iterable
@@ -154,6 +155,9 @@ class CompilerConfig:
             raise PyBudaError(f"CompilerConfig has no setting {name!r}: {hint}")
         one = known[name]
         default = one.default if one.default_factory is MISSING else one.default_factory()
+        if isinstance(default, enum.Enum) and not isinstance(value, type(default)):
+            names = ", ".join(each.name for each in type(default))
+            raise PyBudaError(f"{name}={value!r}: it takes a {type(default).__name__}: {names}")
         if value != default and "refused" in one.metadata:
             raise PyBudaError(f"{name}={value!r} is refused: {one.metadata['refused']}")
         if value != default:

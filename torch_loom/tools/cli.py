@@ -224,7 +224,13 @@ def compile_model(
             help="A script that defines `model` and `inputs`, or functions that return them; or an ONNX file."
         ),
     ],
-    chip: Annotated[str, typer.Option(help="Name or description (.toml) of the chip.")] = DEFAULT_CHIP,
+    chip: Annotated[
+        str | None,
+        typer.Option(
+            help="Name or description (.toml) of the chip, or a board: n150, n300, galaxy, p150, e150, e300.",
+            show_default=DEFAULT_CHIP,
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Where to write the plan as a page (.html).")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the image, for `loom run-image`.")] = None,
     netlist: Annotated[Path | None, typer.Option(help="Where to write the plan as YAML.")] = None,
@@ -239,7 +245,16 @@ def compile_model(
     """Compile a model for a chip: say what it would take there, draw the plan, write an image."""
     from torch_loom.tools.compile import run
 
-    run(model, chip=chip, report=report, out=out, netlist=netlist, inputs=inputs, options=option or ())
+    run(
+        model,
+        chip=chip,
+        default_chip=DEFAULT_CHIP,
+        report=report,
+        out=out,
+        netlist=netlist,
+        inputs=inputs,
+        options=option or (),
+    )
 
 
 @app.command()

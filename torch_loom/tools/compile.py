@@ -13,6 +13,7 @@ import yaml
 from rich.table import Table
 
 from torch_loom import config
+from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.config.files import no_file
 from torch_loom.errors import CompilerOptionError, ExportError, LoomError
 from torch_loom.image.report import duration
@@ -29,7 +30,8 @@ MAX_HOST_NODES = 10
 def run(
     model: Path,
     *,
-    chip: str,
+    chip: str | None,
+    default_chip: str,
     report: Path | None,
     out: Path | None,
     netlist: Path | None,
@@ -40,7 +42,8 @@ def run(
 
     Args:
         model: a script that defines ``model`` and ``inputs``, or an ONNX file.
-        chip: the name or description of the chip; the option ``device_config`` names another.
+        chip: the name or description of the chip, or a board; None: that of the option ``device_config``, or
+            else ``default_chip``.
         inputs: safetensors by the names of the model's arguments, in the place of the script's ``inputs``, or
             of zeros of the sizes that an ONNX file has.
         options: of the compiler, each ``name=value``; the value as YAML has it.
@@ -48,6 +51,7 @@ def run(
     console.check_folders(report, out, netlist)
     try:
         given = options_of(options)
+        chip = _chip_of(chip, default_chip, given)
         module, args, kwargs = loaded(model, inputs)
         with console.err.status("compiling") as status:
 
@@ -70,6 +74,22 @@ def run(
     for path in (report, out, netlist):
         if path is not None:
             console.out.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _chip_of(chip: str | None, default_chip: str, options: dict[str, Any]) -> str:
+    """Return the chip to plan for; a board that is given in its place becomes an option."""
+    boards = {name.partition("_")[2] or name: name for name in DEVICE_CONFIGS}
+    asked = str(options.get("device_config") or "").lower()
+    found = next((name for key, name in boards.items() if chip in (key, name)), None)
+    if found is not None and asked in ("", found):
+        options["device_config"] = asked = found
+        chip = None
+    board = DEVICE_CONFIGS.get(asked)
+    if chip is not None and board is not None and board.chip != chip:
+        raise CompilerOptionError(
+            f"--chip {chip} and device_config={asked}, a board of {board.chip}, exclude one another"
+        )
+    return chip or (default_chip if board is None else board.chip)
 
 
 def _compiled(

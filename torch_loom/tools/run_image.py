@@ -39,6 +39,8 @@ def run(image: Path, inputs: Path | None, out: Path | None, device: str | None, 
             _write(out, outputs)
     except (LoomError, OSError, RuntimeError, ValueError) as error:
         console.fail(error)
+    except IndexError as error:  # of an embedding, say
+        console.fail(f"{inputs}: a value of the inputs is out of range ({error})")
     console.out.print(_table(outputs))
     console.out.print(
         f"{executable.num_ops} calls of ATen ops, views and fused ones among them, on {executable.device}, "

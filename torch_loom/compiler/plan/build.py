@@ -34,15 +34,16 @@ from torch_loom.compiler.predicates import Named, matching
 from torch_loom.compiler.target import TILE, Target
 from torch_loom.numerics import DataFormat, MathFidelity
 
-# The dtype of a format in the cost model, and the passes of a product that the chip's peak of it stands for
-# (docs.tenstorrent.com: 74 FP16, 148 BFP8 and 262 FP8 TFLOPS are 294 in four, two and about one).
+# The dtype of a format in the cost model.
 _COST_DTYPES = {
-    "Float32": ("float32", 4),
-    "Float16": ("float16", 4),
-    "Float16_b": ("bfloat16", 4),
-    **{name: (name.lower(), 2) for name in ("Bfp8", "Bfp8_b")},
-    **{name: (name.lower(), 1) for name in ("Bfp4", "Bfp4_b", "Bfp2", "Bfp2_b", "Lf8")},
+    "Float32": "float32",
+    "Float16": "float16",
+    "Float16_b": "bfloat16",
+    **{name: name.lower() for name in ("Bfp8", "Bfp8_b", "Bfp4", "Bfp4_b", "Bfp2", "Bfp2_b", "Lf8")},
 }
+# In which the matrix unit reaches the peak that a chip says for bfp8 (docs.tenstorrent.com: 74 FP16 and 148
+# BFP8 TFLOPS are 296 in four and two).
+_PEAK_PASSES = 2
 # How far an op can be cut in time: PyBuda's rule of thumb is a slice for each row or column of tiles.
 MAX_T = 4096
 
@@ -95,10 +96,14 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
 
 
 def _phases(work: Work, name: str, target: Target) -> float:
-    """How long a product takes against the chip's peak rate; chips without block floats have no fidelity."""
-    if not work.fidelity or name not in _COST_DTYPES or "bfp8" not in target.chip.peak_tflops:
+    """How long a product takes against the peak rate of its format; 1 without block floats, thus fidelity.
+
+    The matrix unit takes as long for any format: passes alone decide.
+    """
+    peaks = target.chip.peak_tflops
+    if not work.fidelity or "bfp8" not in peaks or (dtype := _COST_DTYPES.get(name, "")) not in peaks:
         return 1.0
-    return MathFidelity[work.fidelity].num_passes / _COST_DTYPES[name][1]
+    return MathFidelity[work.fidelity].num_passes / _PEAK_PASSES * peaks[dtype] / peaks["bfp8"]
 
 
 def _timer(costs: list[Op], phases: float, picking: float, target: Target) -> Callable[[int], float]:
@@ -249,7 +254,7 @@ def _origin(node: fx.Node) -> fx.Node:
 
 
 def _cost_of(node: fx.Node) -> Op:
-    format_dtype = _COST_DTYPES.get(facts(node).format, ("",))[0]
+    format_dtype = _COST_DTYPES.get(facts(node).format, "")
 
     def in_format(value: torch.Tensor) -> Tensor:
         own = described(value)
@@ -392,4 +397,4 @@ def _longest_path(epoch: Epoch, edges: list[Edge]) -> float:
 def _pieces(one: Placed) -> int:
     """In how many pieces an op hands its result on: PyBuda's t, of each sample the slices in time."""
     shape = one.work.shape
-    return one.t * (shape[0] if len(shape) > 2 else 1)
+    return one.t * (max(shape[0], 1) if len(shape) > 2 else 1)

@@ -54,6 +54,9 @@ class Session:
         stages = [device.make_stage() for device in self.devices]
         self.output_queue = queue.Queue() if output_queue is None and not training else output_queue
         self.checkpoint_queue = queue.Queue() if checkpoint_queue is None and training else checkpoint_queue
+        if training and loss_queue is None:
+            # In training the losses are the outputs of the pipeline.
+            loss_queue = queue.Queue() if output_queue is None else output_queue
         self.loss_queue = loss_queue
         self.intermediates_queue = queue.Queue[Any]() if config.op_intermediates_to_save else None
         self.progress = Progress(total) if config.show_progress else None
@@ -73,9 +76,8 @@ class Session:
         }
         self.pipeline.start(
             training,
-            # In training the losses are the outputs of the pipeline.
             outputs=None if training else self.output_queue,
-            losses=loss_queue if loss_queue is not None else output_queue if training else None,
+            losses=self.loss_queue,
             checkpoints=self.checkpoint_queue,
             forward_taps=forward_taps,
             backward_taps=backward_taps,
