@@ -139,6 +139,10 @@ def test_options() -> None:
         {"replay": "yes"},
         {"cache_dir": 3},
         {"tensor_parallel_size": "2"},
+        {"tensor_parallel_size": 65},
+        {"mode": ["compile_onli"]},
+        {"mode": 3},
+        {"cach_dir": "x"},
     ):
         with pytest.raises(Exception, match=next(iter(bad))) as raised:
             compiled(**bad)

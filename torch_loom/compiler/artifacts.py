@@ -23,9 +23,13 @@ SUFFIX = ".rbln"
 _FORMAT = "torch-loom program, version 1"
 
 
+COMPILE_ONLY = "compile_only"
+"""The mode of torch-rbln that builds and does not run."""
+
+
 def is_asked_for(mode: Any) -> bool:
     """Return whether the option ``mode`` asks for a build without a run: text, or a list of texts."""
-    return mode == "compile_only" or (isinstance(mode, (list, tuple)) and "compile_only" in mode)
+    return mode == COMPILE_ONLY or (isinstance(mode, (list, tuple)) and COMPILE_ONLY in mode)
 
 
 def write(

@@ -7,6 +7,7 @@ by replaying a captured graph.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import weakref
@@ -160,8 +161,19 @@ def _check_vendor(given: Mapping[str, Any]) -> None:
     folder, devices = given.get("cache_dir"), given.get("tensor_parallel_size")
     if not isinstance(folder, str | os.PathLike | None):
         raise CompilerOptionError(f"cache_dir={folder!r}: it takes the path of a folder")
-    if devices is not None and (type(devices) is not int or devices < 1):
-        raise CompilerOptionError(f"tensor_parallel_size={devices!r}: it takes a number of devices, from 1")
+    most = torch.get_device_module(config.device_name()).device_count()
+    if devices is not None and (type(devices) is not int or not 1 <= devices <= max(most, 1)):
+        raise CompilerOptionError(
+            f"tensor_parallel_size={devices!r}: it takes a number of devices, 1 to {most}"
+        )
+    modes = given.get("mode")
+    for mode in modes if isinstance(modes, list | tuple) else [modes]:
+        if not isinstance(mode, str | None):
+            raise CompilerOptionError(f"mode={modes!r}: it takes a text or a list of texts")
+        # Other modes are the vendor's, and change nothing here.
+        near = difflib.get_close_matches(mode or "", [artifacts.COMPILE_ONLY], 1, 0.8)
+        if near and mode not in near:
+            raise CompilerOptionError(f"mode={modes!r}: do you mean {artifacts.COMPILE_ONLY!r}?")
 
 
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
@@ -171,6 +183,12 @@ def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
         )
     _check_vendor(given)
     rest = {name: value for name, value in given.items() if name not in _VENDOR_OPTIONS}
+    for name in rest:
+        if near := difflib.get_close_matches(name, _VENDOR_OPTIONS, 1, 0.8):
+            raise CompilerOptionError(
+                f"{name} is no option of the compiler; do you mean {near[0]}? Of torch-rbln's it takes "
+                f"{', '.join(_VENDOR_OPTIONS)}"
+            )
     replays = rest.pop("replay", True)
     if not isinstance(replays, bool):
         raise CompilerOptionError(f"replay={replays!r}: it takes True or False")
