@@ -24,12 +24,16 @@ with torch.no_grad():
     assert compiled(torch.rand(4, 64, device="loom")).shape == (4, 8)
 ```
 
+`apply_weight_dtype_overrides` takes names of weights, patterns of them (`"layers.*.weight"`) and `"default"`,
+each with `bfp_bf8`, `bfp_bf4` or `bf16`, one of these for all, or the path of a JSON file.
+
 The device is `loom`: leave out `import torch_xla` and write `"loom"` for `xm.xla_device()`.
 `tt_torch.codegen_py(model, x)` writes the graphs of a model into `codegen_result`, as Python and as JSON.
 `TORCH_LOOM_CHIP` says which chip it is:
 `wormhole_b0` is that of an n150 and `blackhole` that of a p150. `TORCH_LOOM_DEVICES` says how many: 2 for an
 n300, 32 for a
-galaxy. Written by `python -m tools.docs`.
+galaxy. The chip decides times; values are those of the formats on any chip, and for a model on the CPU.
+Written by `python -m tools.docs`.
 """
 
 

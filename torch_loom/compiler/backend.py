@@ -29,16 +29,16 @@ from torch_loom.errors import CompilerOptionError, DummyDeviceError
 from torch_loom.image.replay import Replayer
 from torch_loom.patches.tracing import eager_kernels
 
-# Options of torch-rbln's backend that say nothing here: placement on its NPUs and its compiler's cache.
-_VENDOR_OPTIONS: dict[str, str] = {
-    "cache_dir": "compiled graphs live as long as the process; mode compile_only writes them there",
-    "disable_logger": "logging is Python's own, named torch_loom.compiler",
-    "mode": "nothing is tuned; compile_only builds without running",
+VENDOR_OPTIONS: dict[str, str] = {
+    "cache_dir": "compiled graphs live as long as the process; the mode `compile_only` writes them there",
+    "disable_logger": "logging is Python's own, named `torch_loom.compiler`",
+    "mode": "nothing is tuned; `compile_only`, alone or in a list, builds without running",
     "npu": "the chip is that of the device",
     "tensor_parallel_size": "a graph runs on one device",
     "use_global_ctx": "there is one context",
     "global_device_id": "tensors say which device",
 }
+"""Options of torch-rbln's backend, and what they say where its compiler and its NPUs are not."""
 
 
 @dataclass
@@ -182,12 +182,12 @@ def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:
             f'options={given!r}: it takes a dictionary of options by name, such as {{"numerics": "float"}}'
         )
     _check_vendor(given)
-    rest = {name: value for name, value in given.items() if name not in _VENDOR_OPTIONS}
+    rest = {name: value for name, value in given.items() if name not in VENDOR_OPTIONS}
     for name in rest:
-        if near := difflib.get_close_matches(name, _VENDOR_OPTIONS, 1, 0.8):
+        if near := difflib.get_close_matches(name, VENDOR_OPTIONS, 1, 0.8):
             raise CompilerOptionError(
                 f"{name} is no option of the compiler; do you mean {near[0]}? Of torch-rbln's it takes "
-                f"{', '.join(_VENDOR_OPTIONS)}"
+                f"{', '.join(VENDOR_OPTIONS)}"
             )
     replays = rest.pop("replay", True)
     if not isinstance(replays, bool):
