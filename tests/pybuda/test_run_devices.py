@@ -39,6 +39,18 @@ def test_an_error_reaches_who_reads_pushes_and_waits() -> None:
     assert not pybuda.error_raised()
 
 
+def test_a_wrong_shape_names_the_device_also_where_it_is_compiled() -> None:
+    module = pybuda.PyTorchModule("m", nn.Linear(64, 8))
+    tt0 = pybuda.TTDevice("tt0", module=module, arch=pybuda.BackendDevice.Wormhole_B0)
+    tt0.push_to_inputs(torch.ones(4, 63))
+    results = pybuda.run_inference()
+    with pytest.raises(RuntimeError, match="stage 'tt0' failed.*") as caught:
+        results.get(timeout=60)
+    assert isinstance(caught.value, StageError)
+    assert "4x63 and 64x8" in str(caught.value.__cause__)
+    pybuda.shutdown()
+
+
 def test_batches_are_compared() -> None:
     tt0 = pybuda.TTDevice("tt0", module=Echo("m"))
     with pytest.raises(RuntimeError, match="one size, or 1"):

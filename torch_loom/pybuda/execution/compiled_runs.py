@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,8 @@ from torch_loom.pybuda.enums import DeviceMode
 from torch_loom.pybuda.execution.chip_device import ChipDevice
 from torch_loom.pybuda.execution.placing import compiled
 from torch_loom.pybuda.execution.runner import BudaRunner
+
+logger = logging.getLogger("torch_loom")
 
 MAX_PROGRAMS = 16
 """Inputs of more different shapes run op by op."""
@@ -67,6 +70,9 @@ class CompiledRuns:
                 made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
             except LoomError as error:
                 self.reason = str(error).partition("\n")[0]
+            except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
+                self.reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+                logger.info("device %r runs op by op: %s", self._device.name, self.reason)
         if made is not None and training:
             return made.recorded([parameter for module in modules for parameter in module.parameters()])
         if made is not None and made.program.updates:
