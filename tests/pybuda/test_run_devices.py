@@ -44,7 +44,7 @@ def test_a_wrong_shape_names_the_device_also_where_it_is_compiled() -> None:
     tt0 = pybuda.TTDevice("tt0", module=module, arch=pybuda.BackendDevice.Wormhole_B0)
     tt0.push_to_inputs(torch.ones(4, 63))
     results = pybuda.run_inference()
-    with pytest.raises(RuntimeError, match="stage 'tt0' failed.*") as caught:
+    with pytest.raises(RuntimeError, match="stage 'tt0' failed") as caught:
         results.get(timeout=60)
     assert isinstance(caught.value, StageError)
     assert "4x63 and 64x8" in str(caught.value.__cause__)
