@@ -143,7 +143,7 @@ def with_hosts(results: Sequence[Result], only_last: bool) -> tuple[list[Result]
     """
     issue_us, lines = {}, []
     for topology in sorted({each.topology for each in results}):
-        usual_us = chips.load(topologies.load(topology).chip).host_issue_ns / 1e3
+        usual_us = chips.with_host(chips.load(topologies.load(topology).chip)).host_issue_ns / 1e3
         found = [
             usual_us * (each.measured.seconds or 0.0) / (each.planned.seconds or 1.0)
             for each in results

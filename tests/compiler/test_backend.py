@@ -133,13 +133,15 @@ def test_options() -> None:
         return torch.compile(lambda x: x.exp(), backend="loom", options=options)(x)
 
     assert torch.equal(compiled(cache_dir="x", tensor_parallel_size=2, replay=False), x.exp())
+    assert compiled(mode=["compile_only"], tensor_parallel_size=100).shape == (3,)
     for bad in (
         {"numerics": "nearly"},
         {"no_such": 1},
         {"replay": "yes"},
         {"cache_dir": 3},
         {"tensor_parallel_size": "2"},
-        {"tensor_parallel_size": 65},
+        {"tensor_parallel_size": 0},
+        {"tensor_parallel_size": torch.loom.device_count() + 1},
         {"mode": ["compile_onli"]},
         {"mode": 3},
         {"cach_dir": "x"},

@@ -74,6 +74,24 @@ def test_layouts_of_images_cost_nothing_on_tiles() -> None:
     assert other["cycles"] == pytest.approx(one["cycles"], rel=0.1)
 
 
+def test_layouts_of_images_cost_a_gpu_what_its_libraries_take() -> None:
+    conv = nn.Conv2d(64, 64, 3, bias=False, dtype=torch.bfloat16).eval()
+    x = torch.ones(4, 64, 56, 56, dtype=torch.bfloat16)
+    turned, as_it_lies = (
+        compile_module(conv, [image], chip="h100", cache=False).latency_seconds
+        for image in (x, x.to(memory_format=torch.channels_last))
+    )
+    assert turned > 1.2 * as_it_lies
+
+
+def test_plans_take_the_host_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = planned()["end_to_end"]["issue_seconds"]
+    monkeypatch.setenv("TORCH_LOOM_HOST_ISSUE", "1000")
+    assert planned()["end_to_end"]["issue_seconds"] == pytest.approx(
+        usual * 1e6 / load("wormhole_b0").host_issue_ns
+    )
+
+
 def test_an_empty_batch_is_planned() -> None:
     made = compile_module(nn.Linear(8, 4), [torch.ones(0, 3, 8)], chip="wormhole_b0", cache=False)
     assert made(torch.ones(0, 3, 8)).shape == (0, 3, 4)

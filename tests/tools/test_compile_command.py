@@ -99,7 +99,7 @@ def test_a_short_latency_is_told_in_its_unit_and_the_default_chip_is_that_of_pla
 @pytest.mark.parametrize(
     ("arguments", "chips"),
     [
-        (("--chip", "n300"), "2 x wormhole_b0, 8 x 8 cores"),
+        (("--chip", "N300"), "2 x wormhole_b0, 8 x 8 cores"),
         (("--chip", "gs_e150"), "1 x grayskull"),
         (("--option", "device_config=bh_p150"), "1 x blackhole"),
         (("--chip", "wormhole_b0", "--option", "device_config=galaxy"), "32 x wormhole_b0"),
@@ -160,6 +160,8 @@ def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> N
         (SCRIPT, ("--option", "math_fidelity"), "NAME=VALUE"),
         (SCRIPT, ("--option", "math_fidelity=Perfect"), "HiFi3"),
         (SCRIPT, ("--chip", "no_such_chip"), "no_such_chip"),
+        (SCRIPT, ("--chip", "n15"), "Boards are: e150, e300, n150, n300, galaxy, p150."),
+        (SCRIPT, ("--chip", "test"), "There is no chip 'test'"),
         (SCRIPT, ("--option", "device_config=n150"), "do you mean wh_n150?"),
         (SCRIPT, ("--chip", "grayskull", "--option", "device_config=wh_n300"), "exclude one another"),
         (SCRIPT, ("--chip", "n150", "--option", "device_config=wh_n300"), "n150"),

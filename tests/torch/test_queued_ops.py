@@ -444,3 +444,44 @@ def test_an_assert_of_no_single_value_is_refused_at_the_call(gate: Gate) -> None
         with loom.stream(side), pytest.raises(RuntimeError, match=f"with {which} is ambiguous"):
             torch._assert_async(wrong)
     finish(gate)
+
+
+# Of each product that promotes nothing, calls that are right.
+RIGHT: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "mm": lambda x, h: x @ x.T,
+    "mm to float32": lambda x, h: torch.mm(h, h.T, out_dtype=torch.float32),
+    "bmm to float32": lambda x, h: torch.bmm(h[None], h.T[None], out_dtype=torch.float32),
+    "addmm": lambda x, h: torch.addmm(h[0, :3], h, h.T, beta=2, alpha=0.5),
+    "addmm_": lambda x, h: (h @ h.T).addmm_(h, h.T),
+    "addmm to float32": lambda x, h: torch.addmm(x[0, :3], h, h.T, out_dtype=torch.float32),
+    "addmm of halves to float32": lambda x, h: torch.addmm(h[0, :3], h, h.T, out_dtype=torch.float32),
+    "baddbmm": lambda x, h: torch.baddbmm(x[0, :3], x[None], x.T[None]),
+    "baddbmm to float32": lambda x, h: torch.baddbmm(
+        x[None, :, :3], h[None], h.T[None], out_dtype=torch.float32
+    ),
+    "addmv": lambda x, h: torch.addmv(x[:, 0], x, x[0]),
+    "complex addmm": lambda x, h: torch.addmm(x[0, :3] + 0j, x + 0j, x.T + 0j, alpha=2j),
+    "convolution": lambda x, h: F.conv2d(h[None, None], h[None, None, :2, :2], h[0, :1]),
+    "linear": lambda x, h: F.linear(x, x, x[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_products_wait_for_nothing(gate: Gate, name: str) -> None:
+    x = torch.arange(12.0, device="loom").reshape(3, 4)
+    h = x.bfloat16()
+    loom.synchronize()
+    side = loom.Stream()
+    with loom.stream(side):
+        gate.hold(side)
+        result = RIGHT[name](x, h)
+        assert not side.query(), "it ran in place"
+    finish(gate)
+    assert isinstance(result, Tensor)
+    torch.testing.assert_close(result, RIGHT[name](x, h))
+    graph = loom.LoomGraph()
+    with loom.graph(graph):
+        captured = RIGHT[name](x, h)
+    graph.replay()
+    assert isinstance(captured, Tensor)
+    torch.testing.assert_close(captured, result)

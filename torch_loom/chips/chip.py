@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch_loom import config
 from torch_loom.chips import checks
 from torch_loom.chips.checks import DTYPES, FORMATS, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
@@ -241,6 +242,12 @@ def load(chip: str | os.PathLike[str]) -> Chip:
             64 KiB, not TOML, lacks a key, has an unknown one, or a value of the wrong type or out of range.
     """
     return _reader(chip).read()
+
+
+def with_host(described: Chip) -> Chip:
+    """Return a chip with the host that TORCH_LOOM_HOST_ISSUE says, where it is set."""
+    issue_us = config.host_issue_us()
+    return described if issue_us is None else replace(described, host_of="", host_issue_ns=issue_us * 1e3)
 
 
 def given(chip: str | os.PathLike[str]) -> frozenset[str]:

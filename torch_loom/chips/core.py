@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from torch_loom import _C, config
-from torch_loom.chips.chip import Chip, load
+from torch_loom import _C
+from torch_loom.chips.chip import Chip, load, with_host
 from torch_loom.chips.description import shown
 from torch_loom.errors import ChipError
 
@@ -58,12 +58,9 @@ def load_for_core(chip: str, executes: bool = True) -> tuple[_C.Chip, Figures]:
     Raises:
         ChipError: there is no such chip, or its description cannot be used.
     """
-    described = load(chip)
+    described = with_host(load(chip))
     for op in described.native_ops or ():
         _check_op(chip, op)
-    issue_us = config.host_issue_us()
-    if issue_us is not None:
-        described = replace(described, host_of="", host_issue_ns=issue_us * 1e3)
     own = described if executes else replace(described, native_ops=_CONSTRUCTORS)
     return for_core(own), Figures(described)
 

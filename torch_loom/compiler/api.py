@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import nn
 from torch.fx.traceback import preserve_node_meta
 
 from torch_loom import config
-from torch_loom.chips import Chip, load
+from torch_loom.chips import Chip, load, with_host
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
 from torch_loom.compiler.frontend import (
@@ -179,7 +179,8 @@ def _target_of(chip: str | Chip | None, num_chips: int, options: Options, place:
     described = chip if isinstance(chip, Chip) else load(chip) if chip is not None else _chip_of(place)
     if type(num_chips) is not int or not 1 <= num_chips <= MAX_CHIPS:
         raise CompilerOptionError(f"num_chips={num_chips!r}: it takes a number from 1 to {MAX_CHIPS}")
-    return target_of(described, options, num_chips)
+    target = target_of(described, options, num_chips)
+    return replace(target, chip=with_host(target.chip))
 
 
 def _samples_of(given: Any) -> tuple[Any, ...]:

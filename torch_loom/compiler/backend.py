@@ -161,12 +161,14 @@ def _check_vendor(given: Mapping[str, Any]) -> None:
     folder, devices = given.get("cache_dir"), given.get("tensor_parallel_size")
     if not isinstance(folder, str | os.PathLike | None):
         raise CompilerOptionError(f"cache_dir={folder!r}: it takes the path of a folder")
-    most = torch.get_device_module(config.device_name()).device_count()
-    if devices is not None and (type(devices) is not int or not 1 <= devices <= max(most, 1)):
-        raise CompilerOptionError(
-            f"tensor_parallel_size={devices!r}: it takes a number of devices, 1 to {most}"
-        )
     modes = given.get("mode")
+    most = max(torch.get_device_module(config.device_name()).device_count(), 1)
+    # What is built alone may be for another machine.
+    is_number = type(devices) is int and devices >= 1
+    if devices is not None and (not is_number or (devices > most and not artifacts.is_asked_for(modes))):
+        raise CompilerOptionError(
+            f"tensor_parallel_size={devices!r}: it takes a number of devices, of which there are {most}"
+        )
     for mode in modes if isinstance(modes, list | tuple) else [modes]:
         if not isinstance(mode, str | None):
             raise CompilerOptionError(f"mode={modes!r}: it takes a text or a list of texts")

@@ -25,22 +25,24 @@ class Board(NamedTuple):
     Attributes:
         chip: the name of its description.
         num_chips: how many there are.
+        short_name: what stands on the box, by which ``loom compile --chip`` takes it; empty: none.
         harvested_rows: that each of them lacks, from 0; None: those of the description.
     """
 
     chip: str
     num_chips: int
+    short_name: str = ""
     harvested_rows: tuple[int, ...] | None = None
 
 
 DEVICE_CONFIGS = {
-    "gs_e150": Board("grayskull", 1),
-    "gs_e300": Board("grayskull", 2),
-    "wh_n150": Board("wormhole_b0", 1),
+    "gs_e150": Board("grayskull", 1, "e150"),
+    "gs_e300": Board("grayskull", 2, "e300"),
+    "wh_n150": Board("wormhole_b0", 1, "n150"),
     # docs.tenstorrent.com, n300: 128 cores on two chips of 8 x 10; which rows are fused off differs.
-    "wh_n300": Board("wormhole_b0", 2, (8, 9)),
-    "galaxy": Board("wormhole_b0", 32),
+    "wh_n300": Board("wormhole_b0", 2, "n300", (8, 9)),
+    "galaxy": Board("wormhole_b0", 32, "galaxy"),
     "bh_test": Board("blackhole", 1),
-    "bh_p150": Board("blackhole", 1),
+    "bh_p150": Board("blackhole", 1, "p150"),
 }
 """Boards by name."""

@@ -137,8 +137,15 @@ def export(values: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def exported(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables as :func:`export` for a while; then they are as they were."""
-    names = [setting.env for setting in SETTINGS if setting.name in values]
+    """Set environment variables as :func:`export` for a while, for the whole process.
+
+    Main devices that are first made in it keep what they read.
+
+    Raises:
+        KeyError: a name is no setting's.
+    """
+    by_name = {setting.name: setting.env for setting in SETTINGS}
+    names = [by_name[name] for name in values]
     before = {name: os.environ.get(name) for name in names}
     export(values)
     try:

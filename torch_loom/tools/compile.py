@@ -13,9 +13,10 @@ import yaml
 from rich.table import Table
 
 from torch_loom import config
+from torch_loom.chips import available, load
 from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.config.files import no_file
-from torch_loom.errors import CompilerOptionError, ExportError, LoomError
+from torch_loom.errors import ChipError, CompilerOptionError, ExportError, LoomError
 from torch_loom.image.report import duration
 from torch_loom.tools import console
 
@@ -78,12 +79,23 @@ def run(
 
 def _chip_of(chip: str | None, default_chip: str, options: dict[str, Any]) -> str:
     """Return the chip to plan for; a board that is given in its place becomes an option."""
-    boards = {name.partition("_")[2] or name: name for name in DEVICE_CONFIGS}
+    boards = {board.short_name: name for name, board in DEVICE_CONFIGS.items() if board.short_name}
     asked = str(options.get("device_config") or "").lower()
-    found = next((name for key, name in boards.items() if chip in (key, name)), None)
+    key = "" if chip is None else chip.lower()
+    found = key if key in DEVICE_CONFIGS else boards.get(key)
     if found is not None and asked in ("", found):
         options["device_config"] = asked = found
         chip = None
+    if (
+        chip is not None
+        and chip not in available()
+        and Path(chip).name == chip
+        and not chip.endswith(".toml")
+    ):
+        try:
+            load(chip)
+        except ChipError as error:
+            raise ChipError(f"{error} Boards are: {', '.join(boards)}.") from error
     board = DEVICE_CONFIGS.get(asked)
     if chip is not None and board is not None and board.chip != chip:
         raise CompilerOptionError(

@@ -32,15 +32,16 @@ def run(image: Path, inputs: Path | None, out: Path | None, device: str | None, 
         shortest = float("inf")
         for _ in range(repeat):
             begun = time.perf_counter()
-            results = executable.run_flat(given)
-            outputs = [one.cpu() for one in results if isinstance(one, torch.Tensor)]
+            try:
+                results = executable.run_flat(given)
+                outputs = [one.cpu() for one in results if isinstance(one, torch.Tensor)]
+            except IndexError as error:  # of an embedding, say
+                raise ImageError(f"{inputs}: a value of the inputs is out of range ({error})") from error
             shortest = min(shortest, time.perf_counter() - begun)
         if out is not None:
             _write(out, outputs)
     except (LoomError, OSError, RuntimeError, ValueError) as error:
         console.fail(error)
-    except IndexError as error:  # of an embedding, say
-        console.fail(f"{inputs}: a value of the inputs is out of range ({error})")
     console.out.print(_table(outputs))
     console.out.print(
         f"{executable.num_ops} calls of ATen ops, views and fused ones among them, on {executable.device}, "

@@ -91,10 +91,10 @@ size_t kind_of(const Op& op, const Lending& lending) {
   return kind;
 }
 
-constexpr size_t kMostTried = size_t{1} << 20;  // bytes
+constexpr size_t kMostTried = size_t{1} << 23;  // bytes
 
 // Whether the engine's kernel refuses these dtypes, which shape functions do not know. A kernel that is
-// queued would say so too late. Small calls are tried, once for each op and dtypes of operands, on zeros;
+// queued would say so too late. Calls of up to 8 MiB are tried on zeros until a kernel has taken the dtypes;
 // random ops, which would draw numbers, are not.
 bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                   const InferredOutputs& outputs, std::string& reason) {
@@ -191,22 +191,27 @@ bool writes_complex_number(const Op& op, const torch::jit::Stack& stack) {
 
 // Whether the kernel of a product may refuse operands that its shape function takes, which returned
 // `results`.
-bool may_be_refused(const Op& op, const torch::jit::Stack& stack, const Lending& lending,
-                    const torch::jit::Stack& results) {
-  const auto& loans = lending.loans();
-  if (!op.facts.has(op_flag::kOneDtype) || loans.empty()) return false;
+bool may_be_refused(const Op& op, const torch::jit::Stack& stack, const torch::jit::Stack& results) {
+  if (!op.facts.has(op_flag::kOneDtype)) return false;
   const auto arguments = torch::jit::last(stack, op.num_arguments);
-  const c10::ScalarType type = loans.front().alias.scalar_type();
-  const bool is_complex = c10::isComplexType(type);
-  if (std::any_of(loans.begin(), loans.end(),
-                  [&](const Loan& loan) { return !loan.is_written && loan.alias.scalar_type() != type; }) ||
-      std::any_of(arguments.begin(), arguments.end(),
-                  [&](const c10::IValue& value) { return value.isComplexDouble() && !is_complex; })) {
-    return true;
-  }
   const auto& formal = op.handle.schema().arguments();
-  const bool has_addend =
-      std::any_of(formal.begin(), formal.end(), [](const auto& each) { return each.name() == "beta"; });
+  const auto is_named = [&](std::string_view name) {
+    return std::any_of(formal.begin(), formal.end(), [&](const auto& each) { return each.name() == name; });
+  };
+  const bool has_addend = is_named("beta");
+  // Where the call names the dtype of the result, the addend may have that.
+  const bool compares_addend = !is_named("out_dtype");
+  std::optional<c10::ScalarType> type;
+  bool is_complex_number = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    is_complex_number |= arguments[i].isComplexDouble();
+    if (!arguments[i].isTensor() || formal[i].is_out()) continue;
+    if (i == 0 && has_addend && !compares_addend) continue;
+    const c10::ScalarType own = arguments[i].toTensor().scalar_type();
+    if (own != type.value_or(own)) return true;
+    type = own;
+  }
+  if (is_complex_number && type.has_value() && !c10::isComplexType(*type)) return true;
   return has_addend && arguments[0].isTensor() && results.back().isTensor() &&
          !at::is_expandable_to(arguments[0].toTensor().sizes(), results.back().toTensor().sizes());
 }
@@ -251,7 +256,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   has_raised = !answers;
   if (has_raised) return nullptr;
   if (op.facts.has(op_flag::kEngineChecks) && !is_taken(op, stack, lending, reason)) return nullptr;
-  has_raised = may_be_refused(op, stack, lending, call.arguments);
+  has_raised = may_be_refused(op, stack, call.arguments);
   if (has_raised) {
     reason = "its kernel may refuse such operands";
     return nullptr;

@@ -41,9 +41,6 @@ _COST_DTYPES = {
     "Float16_b": "bfloat16",
     **{name: name.lower() for name in ("Bfp8", "Bfp8_b", "Bfp4", "Bfp4_b", "Bfp2", "Bfp2_b", "Lf8")},
 }
-# In which the matrix unit reaches the peak that a chip says for bfp8 (docs.tenstorrent.com: 74 FP16 and 148
-# BFP8 TFLOPS are 296 in four and two).
-_PEAK_PASSES = 2
 # How far an op can be cut in time: PyBuda's rule of thumb is a slice for each row or column of tiles.
 MAX_T = 4096
 
@@ -96,14 +93,11 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
 
 
 def _phases(work: Work, name: str, target: Target) -> float:
-    """How long a product takes against the peak rate of its format; 1 without block floats, thus fidelity.
-
-    The matrix unit takes as long for any format: passes alone decide.
-    """
-    peaks = target.chip.peak_tflops
-    if not work.fidelity or "bfp8" not in peaks or (dtype := _COST_DTYPES.get(name, "")) not in peaks:
+    """How long a product takes against the peak rate of its format."""
+    dtype = _COST_DTYPES.get(name)
+    if not work.fidelity or dtype is None:
         return 1.0
-    return MathFidelity[work.fidelity].num_passes / _PEAK_PASSES * peaks[dtype] / peaks["bfp8"]
+    return target.passes_against_peak(dtype, MathFidelity[work.fidelity].num_passes)
 
 
 def _timer(costs: list[Op], phases: float, picking: float, target: Target) -> Callable[[int], float]:

@@ -63,7 +63,7 @@ FAMILIES = (
         "matmul",
         "linear mkldnn_linear",
         lowering="products.linear",
-        facts={"calls_blas": "linear.*", "one_dtype": "linear.*"},
+        facts={"calls_blas": "linear.*"},
     ),
     Family(
         "gradients of linear layers",

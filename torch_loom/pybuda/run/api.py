@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import queue
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -149,7 +148,7 @@ def run_training(
     session = replace_session(
         training=True,
         checkpoint_queue=checkpoint_queue,
-        loss_queue=queue.Queue() if loss_queue is None else loss_queue,
+        loss_queue=loss_queue,
         total=epochs * steps * accumulation_steps * microbatch_count,
         perf_trace=_perf_trace,
     )
@@ -184,7 +183,8 @@ def initialize_pipeline(
 
     Args:
         training: whether backwards will follow; then the queue of checkpoints is returned.
-        output_queue: for the results; in training for the losses.
+        output_queue: for the results; in training for the losses, of which ``get_loss_queue()`` else returns
+            one. It keeps them until they are read.
         checkpoint_queue: for checkpoints, in training.
         sample_inputs, sample_targets: representative tensors, in place of those that were pushed.
         microbatch_count: how many micro-batches go forward before their backwards.
