@@ -28,7 +28,8 @@ NOTE = (
     "What `loom compile` predicts for a stage a chip of `wormhole_b0`, with the options and the micro-batch "
     "of the section Boards, beside what tt-buda-benchmarks published for an n300 with one and both of its "
     "chips and boxes of four and eight, host included (benchmarks/published.py; an n150, one chip of more "
-    "cores, ran ResNet-50 at 2891); nothing is fitted to the published figures."
+    "cores, ran ResNet-50 at 2891); nothing is fitted to the published figures. A block runs on one chip, so "
+    "that the slowest block bounds the rate however many chips there are; in Boards the chips share epochs."
 )
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
 
