@@ -16,6 +16,7 @@ import torch_loom
 from torch_loom.chips import load
 from torch_loom.chips.cost import sweep
 from torch_loom.compiler import load_onnx
+from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.errors import LoomError
 from torch_loom.image.report import duration
 from torch_loom.tools import cli
@@ -109,6 +110,8 @@ def test_a_board_stands_in_the_place_of_a_chip(script: Path, arguments: tuple[st
     done = loom("compile", script, *arguments)
     assert done.exit_code == 0, done.output
     assert chips in done.stdout
+    shown = loom("compile", "--help").stdout
+    assert all(board.short_name in shown for board in DEVICE_CONFIGS.values())
 
 
 @pytest.mark.parametrize(

@@ -66,31 +66,29 @@ struct Sizes {
 void multiply(const Matrices& left, const Matrices& right, const Sizes& sizes, bool is_bfloat16,
               float* sums) {
   const numerics::Kernels& kernels = numerics::kernels();
-  const auto [batches, rows, columns, depth] = sizes;
+  const int64_t rows = sizes.rows, columns = sizes.columns, depth = sizes.depth;
   const int64_t width = kernels.half_panel_width, panels = (columns + width - 1) / width;
   // Sizes of expanded operands may be huge.
   const double work = static_cast<double>(rows) * static_cast<double>(depth) * static_cast<double>(width);
   const auto grain = std::max<int64_t>(1, static_cast<int64_t>(kWorkOfAThread / work));
-  at::parallel_for(0, batches * panels, grain,
-                   [&, rows = rows, columns = columns, depth = depth](int64_t begin, int64_t end) {
-                     // Only the pages that are used become resident.
-                     thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
-                     while (begin < end) {
-                       const int64_t batch = begin / panels, first = begin % panels;
-                       const int64_t last = std::min(first + end - begin, panels);
-                       const numerics::HalfProduct product{
-                           {left.values + batch * left.batch_stride, left.row_stride, left.column_stride},
-                           {right.values + batch * right.batch_stride, right.row_stride, right.column_stride},
-                           is_bfloat16,
-                           rows,
-                           columns,
-                           depth,
-                           sums + batch * rows * columns};
-                       kernels.half_product(product, first * width, std::min(last * width, columns),
-                                            scratch.get());
-                       begin += last - first;
-                     }
-                   });
+  at::parallel_for(0, sizes.batches * panels, grain, [&](int64_t begin, int64_t end) {
+    // Only the pages that are used become resident.
+    thread_local const std::unique_ptr<float[]> scratch(new float[numerics::kHalfScratch]);
+    while (begin < end) {
+      const int64_t batch = begin / panels, first = begin % panels;
+      const int64_t last = std::min(first + end - begin, panels);
+      const numerics::HalfProduct product{
+          {left.values + batch * left.batch_stride, left.row_stride, left.column_stride},
+          {right.values + batch * right.batch_stride, right.row_stride, right.column_stride},
+          is_bfloat16,
+          rows,
+          columns,
+          depth,
+          sums + batch * rows * columns};
+      kernels.half_product(product, first * width, std::min(last * width, columns), scratch.get());
+      begin += last - first;
+    }
+  });
 }
 
 // The product of (batches of) matrices, or of a matrix and a vector; vectors run along the longer side of the
