@@ -35,7 +35,6 @@ class Fiber {
   uintptr_t top() const noexcept { return reinterpret_cast<uintptr_t>(stack_) + kStackBytes; }
 
   StackPointer pointer = nullptr;
-  unsigned thread = 0;    // of the block; the one that runs on it or waits
   Fiber* next = nullptr;  // in a list
 
  private:

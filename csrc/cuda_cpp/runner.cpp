@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "util/thread_local.h"
 
@@ -146,6 +147,7 @@ void Runner::suspend() {
   Fiber* const own = current_;
   Fiber* const other = grid_->has_failed() ? nullptr : ready_.pop();
   current_ = other;
+  if (other == own) return;  // it is what was waited for
   switch_stack(own->pointer, other != nullptr ? other->pointer : scheduler_);
 }
 
@@ -153,7 +155,7 @@ void Runner::suspend() {
 void Runner::abandon() {
   for (Fiber* const fiber : taken_) fiber->pointer = nullptr;
   ready_ = {};
-  at_barrier_ = {};
+  at_barrier_.fill(nullptr);
   // Those that have ended are idle already.
   pool_.take_back(taken_);
   current_ = nullptr;
@@ -220,20 +222,18 @@ void Runner::complete_barrier() {
   num_at_barrier_ = 0;
   count_ = any_ = 0;
   all_ = 1;
-  while (Fiber* const fiber = at_barrier_.pop()) ready_.push(fiber);
+  for (unsigned i = 1; i <= num_threads; ++i) {
+    if (Fiber* const fiber = std::exchange(at_barrier_[i % num_threads], nullptr)) ready_.push(fiber);
+  }
 }
 
 int Runner::barrier(unsigned thread, int kind, int value) {
   count_ += value != 0;
   all_ = all_ != 0 && value != 0;
   any_ = any_ != 0 || value != 0;
-  if (++num_at_barrier_ == num_alive_) {
-    complete_barrier();
-  } else {
-    current_->thread = thread;
-    at_barrier_.push(current_);
-    suspend();
-  }
+  at_barrier_[thread] = current_;
+  if (++num_at_barrier_ == num_alive_) complete_barrier();
+  suspend();
   return results_[kind];
 }
 
@@ -263,7 +263,6 @@ void Runner::meet(unsigned thread, unsigned mask, void* given, Combine combine) 
     return;
   }
   found->fibers[lane] = current_;
-  current_->thread = thread;
   suspend();
 }
 
@@ -288,7 +287,6 @@ unsigned Runner::active_lanes(unsigned thread) {
   Warp& warp = warps_[thread / kWarp];
   warp.asking |= 1U << thread % kWarp;
   warp.asking_fibers[thread % kWarp] = current_;
-  current_->thread = thread;
   suspend();
   return warp.answer;
 }

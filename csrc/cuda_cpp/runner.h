@@ -141,8 +141,10 @@ class Runner : public loom_cuda_runner {
   bool is_first_ = false;
   bool is_waiting_ = false;  // a thread of the block has waited
   unsigned num_alive_ = 0;
+  // After a barrier, the first thread goes on last: what all read and it then writes, without another
+  // barrier, is a race that no GPU is known to lose. Here, neither.
   Queue ready_;
-  Queue at_barrier_;
+  std::array<Fiber*, kMaxThreads> at_barrier_{};  // by thread
   unsigned num_at_barrier_ = 0;
   int count_ = 0, all_ = 1, any_ = 0;  // of the barrier's values
   int results_[4] = {};

@@ -174,7 +174,6 @@ bool canDeviceAccessPeer(c10::DeviceIndex device, c10::DeviceIndex peer) {
 }
 c10::Allocator* getCUDADeviceAllocator() { return device_allocator(); }
 
-cublasHandle_t getCurrentCUDABlasHandle(bool) { refuse_library("cublas"); }
 cublasLtHandle_t getCurrentCUDABlasLtHandle() { refuse_library("cublasLt"); }
 cusparseHandle_t getCurrentCUDASparseHandle() { refuse_library("cusparse"); }
 cusolverDnHandle_t getCurrentCUDASolverDnHandle() { refuse_library("cusolver"); }

@@ -116,7 +116,7 @@ def test_inline_ptx(code: str, made: str) -> None:
         ),
         ("\n\nfloat f() { return tex2D<float>(t, 0, 0); }", 3, "textures"),
         ("nvcuda::wmma::fragment<int> f;", 1, "wmma"),
-        ("void f() { extern __loom_shared__ float x; }", 1, "without its size"),
+        ("void f() { extern __loom_shared__ float x; }", 1, "declares an array"),
         ("void f() { k<<<1, 1; }", 1, "begins no launch"),
     ],
 )

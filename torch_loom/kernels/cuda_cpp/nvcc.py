@@ -28,6 +28,7 @@ _IGNORED_WITH_VALUE = {
     *("-Xptxas", "--ptxas-options", "-Xcudafe", "-Xnvlink", "-Xfatbin", "-maxrregcount", "--maxrregcount"),
     *("-ccbin", "--compiler-bindir", "-t", "--threads", "-diag-suppress", "--diag-suppress", "-lineinfo="),
     *("--default-stream", "-default-stream", "-rdc", "--relocatable-device-code", "-std=", "--maxrregcount="),
+    *("--keep-dir", "-keep-dir", "--libdevice-directory", "-ldir", "-Xarchive", "--archive-options"),
     *("-split-compile", "--split-compile", "-cudart", "--cudart", "-diag-error", "--diag-error"),
 }
 _IGNORED = (
@@ -57,6 +58,19 @@ _IGNORED = (
         "-forward",
     ),
     *("--split-compile", "--cudart", "-Werror", "--Werror", "-ccbin", "--compiler-bindir", "-sm_", "-m64"),
+    *("--extra-device-vectorization", "-extra-device-vectorization", "--allow-unsupported-compiler"),
+    *("-allow-unsupported-compiler", "--dopt", "-dopt", "--source-in-ptx", "-src-in-ptx", "--time", "-time"),
+    *("--no-align-double", "--brief-diagnostics", "-brief-diag", "--jump-table-density", "-jtd", "--minimal"),
+    *("--device-int128", "-device-int128", "--relocatable-ptx", "-reloc-ptx", "--extensible-whole-program"),
+    *(
+        "-ewp",
+        "--cudadevrt",
+        "-cudadevrt",
+        "--gen-opt-lto",
+        "--no-device-link",
+        "-nodlink",
+        "--nvlink-options",
+    ),
     *("--disable-warnings", "-restrict", "--restrict", "-no-compress", "--compress-mode", "-static-global"),
 )
 _HOST = ("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options")

@@ -1,4 +1,4 @@
-"""Turns preprocessed CUDA C++ into C++: launches, shared memory of a launch's size, inline PTX.
+"""Turns preprocessed CUDA C++ into C++: launches, addresses of kernels, shared memory, inline PTX.
 
 Works on what the preprocessor has made of a source, so that macros and headers of the program count, and
 `>>` that closes templates does not. All else that CUDA adds to C++ is in the headers.
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from torch_loom.kernels.cuda_cpp import ptx
 
-# How the headers mark shared memory.
-_SHARED = re.compile(r"\b(?:(extern)\s+)?__loom_shared__\b(?:\s*\b(extern)\b)?")
+# How the headers mark kernels, what lives on the device, and shared memory.
+_KERNEL = re.compile(r"\b__loom_global__\b")
+_ON_DEVICE = re.compile(r"\b__loom_device__\b(?:\s*\b__loom_device__\b)*")
+_SHARED = re.compile(r"\b(?:(extern)\s+|static\s+)?__loom_shared__\b(?:\s*\b(?:(extern)|static)\b)?")
 _LAUNCH = re.compile(r"<<\s*<")
 _NOINLINE = re.compile(r"\b__noinline__\b(?!\s*[,)])")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b")
@@ -22,11 +24,16 @@ _LAUNCH_BY_POINTER = re.compile(
     r"\b(cudaLaunchKernel|cudaLaunchCooperativeKernel|cudaLaunchKernelExC)\s*\(\s*"
     r"\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
 )
+_CAST_TO_POINTER = re.compile(
+    r"(?:\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)\s*"
+    r"|\breinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*\(\s*)&?\s*(?=[A-Za-z_:])"
+)
+_NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(?P<last>\w+)\s*")
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
 _ATTRIBUTE = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
-_UNSIZED = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[\s*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
+_ARRAY = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[[^\]]*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
 _MOST_SHARED = 1 << 20
@@ -104,9 +111,12 @@ def rewrite(text: str) -> str:
     text = _joined(text)
     lines = Lines(text)
     _refuse(text, lines)
-    edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines)]
+    by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
+    edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines), *by_pointer]
     edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
-    edits += [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
+    edits += _addresses(text, [(begin, end) for begin, end, _ in edits])
+    edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
+    edits += _variables(text, lines)
     return _apply(text, edits)
 
 
@@ -236,6 +246,51 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         )
 
 
+def _addresses(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """A kernel as an address without a type, by which it may be launched elsewhere.
+
+    Args:
+        taken: what other edits replace, from where to where.
+    """
+    kernels = set(_kernel_names(text))
+    begins = sorted(taken)
+    for found in _CAST_TO_POINTER.finditer(text):
+        begin, end = found.span()
+        name = _NAME.match(text, end)
+        if name is None or name["last"] not in kernels:
+            continue
+        before = bisect.bisect_right(begins, (begin, len(text))) - 1
+        if before >= 0 and begins[before][1] > begin:
+            continue
+        is_template = text.startswith("<", name.end()) and not text.startswith("<<", name.end())
+        after = _skip_templates(text, name.end() + 1) + 1 if is_template else name.end()
+        yield begin, end, "::loom_cuda::kernel_address("
+        if not found[0].startswith("reinterpret_cast"):  # whose own bracket closes the call
+            yield after, after, ")"
+
+
+def _kernel_names(text: str) -> Iterator[str]:
+    for found in _KERNEL.finditer(text):
+        opening = text.find("(", found.end())
+        declared = _ATTRIBUTE.sub(" ", text[found.end() : opening + 200])
+        name = re.match(r"[^(;{]*?\b(\w+)\s*(?:<[^(;{]*>\s*)?\(", declared)
+        if name is not None:
+            yield name[1]
+
+
+def _skip_templates(text: str, at: int) -> int:
+    """The position of the ``>`` that closes what ``<`` has opened in front of ``at``."""
+    depth = 1
+    while at < len(text):
+        if text[at] in _CLOSES:
+            at = _skip(text, at + 1, _CLOSES[text[at]])
+        depth += (text[at] == "<") - (text[at] == ">")
+        if depth == 0:
+            return at
+        at += 1
+    return at
+
+
 def _back(text: str, at: int) -> int:
     """The position behind the last character in front of ``at`` that is no space."""
     while at > 0 and text[at - 1].isspace():
@@ -304,13 +359,13 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
             yield begin, end, "static thread_local"
             continue
         closing = text.find(";", end)
-        declared = _UNSIZED.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
+        declared = _ARRAY.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
         place = lines.at(begin)
         if declared is None:
             raise RefusedError(
                 place.file,
                 place.line,
-                "extern __shared__ declares an array without its size: extern __shared__ float name[];",
+                "extern __shared__ declares an array: extern __shared__ float name[];",
             )
         kind, name, rest = declared[1].strip(), declared[2], declared[3].strip()
         # An array, since programs look at it as something else: reinterpret_cast<Storage&>(name). Its size is
@@ -325,6 +380,26 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         for use in re.compile(rf"\b{name}\b").finditer(text, closing):
             if not lines.at(use.start()).is_system:
                 yield use.start(), use.end(), f"({memory})"
+
+
+def _variables(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+    """Variables of the device belong to their source file: others may have some of the same name."""
+    for found in _ON_DEVICE.finditer(text):
+        begin, end = found.span()
+        is_own = _declares_variable(text, begin, end) and not lines.at(begin).is_system
+        yield begin, end, "static" if is_own and not _is_in_function(text, begin) else ""
+
+
+def _declares_variable(text: str, begin: int, end: int) -> bool:
+    declared = _ATTRIBUTE.sub(" ", text[end : end + 400])
+    at = 0
+    while at < len(declared) and declared[at] not in ";={}()[":
+        at = _skip_templates(declared, at + 1) + 1 if declared[at] == "<" else at + 1
+    before = re.split(r"[;{}>]", text[max(0, begin - 200) : begin])[-1] + declared[:at]
+    is_variable = declared[at : at + 1] in (";", "=", "[") and not declared.startswith("[[", at)
+    return is_variable and not re.search(
+        r"\b(?:static|extern|inline|operator|friend|using|\w+\s*::\s*\w+\s*$)", before
+    )
 
 
 def _is_in_function(text: str, at: int) -> bool:

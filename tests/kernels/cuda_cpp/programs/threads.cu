@@ -109,6 +109,22 @@ __global__ void early_exits(int* y, int n) {
   y[t] += y[n - 1 - t];
 }
 
+// In the style of published farthest point sampling: no barrier between the last read of a round and the first
+// write of the next one.
+__global__ void reused_shared_memory(const int* values, int* y, int rounds) {
+  __shared__ int best[64];
+  const int t = threadIdx.x;
+  for (int round = 0; round < rounds; ++round) {
+    best[t] = values[t] + round;
+    __syncthreads();
+    for (int half = 32; half > 0; half /= 2) {
+      if (t < half) best[t] = max(best[t], best[t + half]);
+      __syncthreads();
+    }
+    y[64 * round + t] = best[0];
+  }
+}
+
 __global__ void never_meet(int* y) {
   if (threadIdx.x < 16) {
     __syncwarp(0xffffffff);

@@ -97,6 +97,10 @@ class thread_block_tile {
                 "torch-loom has tiles of up to 32 threads, a power of two");
 
  public:
+  thread_block_tile() = default;
+  // Of what it is a part does not matter.
+  template <typename Other>
+  thread_block_tile(const thread_block_tile<N, Other>&) {}
   static void sync() { __syncwarp(mask()); }
   static unsigned thread_rank() { return loom_cuda::lane() % N; }
   static constexpr unsigned num_threads() { return N; }
@@ -149,6 +153,11 @@ static inline coalesced_group binary_partition(const Group& group, bool predicat
   const unsigned mask = group.mask(), votes = __ballot_sync(mask, predicate);
   return coalesced_group(predicate ? votes : mask & ~votes);
 }
+// Those of the group that have the same label.
+template <typename Group, typename Label>
+static inline coalesced_group labeled_partition(const Group& group, Label label) {
+  return coalesced_group(__match_any_sync(group.mask(), label));
+}
 template <typename Group>
 static inline void sync(const Group& group) {
   group.sync();
@@ -188,10 +197,14 @@ template <typename Group, typename T>
 static inline T inclusive_scan(const Group& group, T value) {
   return inclusive_scan(group, value, loom_cuda::Add());
 }
+template <typename Group, typename T, typename Op>
+static inline T exclusive_scan(const Group& group, T value, Op op) {
+  const T sum = group.shfl_up(inclusive_scan(group, value, op), 1);
+  return group.thread_rank() == 0 ? T() : sum;
+}
 template <typename Group, typename T>
 static inline T exclusive_scan(const Group& group, T value) {
-  const T sum = group.shfl_up(inclusive_scan(group, value), 1);
-  return group.thread_rank() == 0 ? T() : sum;
+  return exclusive_scan(group, value, loom_cuda::Add());
 }
 
 // Copies that the group makes together; they are done when the group has waited.

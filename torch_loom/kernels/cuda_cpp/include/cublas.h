@@ -1,2 +1,2 @@
 #pragma once
-#include "loom_cuda/library_handles.h"
+#include "cublas_v2.h"

@@ -1,4 +1,7 @@
-// Handles of NVIDIA's libraries of matrix products: their names, for headers that mention them. A program
-// that calls the libraries does not link.
+// cuBLAS's products, as torch computes them.
 #pragma once
-#include "loom_cuda/library_handles.h"
+#ifdef __CUDACC__
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#endif
+#include "loom_cuda/blas.h"

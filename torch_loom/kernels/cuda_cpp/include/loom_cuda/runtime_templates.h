@@ -4,6 +4,7 @@
 #ifndef LOOM_CUDA_DEVICE_CODE
 #include "loom_cuda/runtime_api.h"
 #endif
+#include "loom_cuda/kernel_addresses.h"
 
 template <typename T>
 static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
@@ -162,6 +163,20 @@ static inline cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3
   configuration.is_cooperative = true;
   return loom_cuda::launch_by_pointers(kernel, configuration, values, std::index_sequence_for<P...>());
 }
+namespace loom_cuda {
+template <typename... P>
+static inline void* kernel_address(void (*kernel)(P...)) {
+  void* const address = reinterpret_cast<void*>(kernel);
+  kernel_addresses().add(address, [](const void* own, const AddressedLaunch& launch) {
+    Configuration configuration(launch.grid, launch.block, launch.shared_bytes, launch.stream);
+    configuration.is_cooperative = launch.is_cooperative;
+    const auto typed = reinterpret_cast<void (*)(P...)>(const_cast<void*>(own));
+    return launch_by_pointers(typed, configuration, launch.values, std::index_sequence_for<P...>());
+  });
+  return address;
+}
+}  // namespace loom_cuda
+
 struct cudaLaunchAttribute {
   int id;
   char value[64];

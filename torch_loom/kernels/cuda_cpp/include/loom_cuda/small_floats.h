@@ -1,6 +1,7 @@
 // The functions that __half and __nv_bfloat16 have alike: they compute in float, and round once.
 #pragma once
 
+#include "loom_cuda/atomics.h"
 #include "loom_cuda/math.h"
 #include "loom_cuda/memory.h"
 #include "loom_cuda/warp.h"

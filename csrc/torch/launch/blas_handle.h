@@ -1,0 +1,10 @@
+// What a handle of cuBLAS is here.
+#pragma once
+
+#include <loom_cuda/blas.h>
+
+struct cublasContext {
+  cudaStream_t stream = nullptr;  // null: the default stream of the device that is current
+  cublasPointerMode_t pointer_mode = CUBLAS_POINTER_MODE_HOST;
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;  // kept for who asks: torch's own settings decide
+};
