@@ -97,6 +97,14 @@ def test_shared_memory_outside_of_functions() -> None:
         ),
         ('asm volatile("membar.gl;" ::: "memory");', ""),
         (
+            'asm volatile("red.release.gpu.global.add.s32 [%0], %1;" :: "l"(p), "r"(n) : "memory");',
+            "atomicAdd(reinterpret_cast<int*>(p), n);",
+        ),
+        (
+            'asm volatile("atom.cas.acquire.gpu.b32 %0,[%1],%2,%3;" : "=r"(o) : "l"(p), "r"(a), "r"(b));',
+            "o = atomicCAS(reinterpret_cast<unsigned int*>(p), a, b);",
+        ),
+        (
             'asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(p));',
             "a = reinterpret_cast<const float*>(p)[0]; b = reinterpret_cast<const float*>(p)[1];",
         ),
@@ -145,3 +153,48 @@ def test_options_of_nvcc() -> None:
         nvcc.parse(["--frobnicate", "a.cu"])
     with pytest.raises(ValueError, match="needs a value"):
         nvcc.parse(["a.cu", "-o"])
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("__loom_device__ int a;", "static int a;"),
+        ("__loom_device__ __loom_device__ const float b[2] = {1, 2};", "static const float b[2] = {1, 2};"),
+        (
+            "static __loom_device__ int c = 4; extern __loom_device__ int d;",
+            "static int c = 4; extern int d;",
+        ),
+        ("__loom_device__ std::array<float, (3)> e;", "static std::array<float, (3)> e;"),
+        ("__loom_device__ int f(int x);", "int f(int x);"),
+        (
+            "__loom_device__ bool operator<(A a, A b) { return a == b; }",
+            "bool operator<(A a, A b) { return a == b; }",
+        ),
+        ("__loom_device__ int A::member = 3;", "int A::member = 3;"),
+        ("auto l = [=] __loom_device__ (int i) { return i; };", "auto l = [=] (int i) { return i; };"),
+        ("struct S { __loom_device__ int x; };", "struct S { int x; };"),
+    ],
+)
+def test_variables_of_the_device_are_their_files_own(code: str, made: str) -> None:
+    assert flat(rewrite(code)) == flat(made)
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("p = (void*)k<T, (1 < 2)>;", "p = ::loom_cuda::kernel_address(k<T, (1 < 2)>);"),
+        ("p = (const void *)&k<int>;", "p = ::loom_cuda::kernel_address(k<int>);"),
+        ("p = reinterpret_cast<void*>(k<int>);", "p = ::loom_cuda::kernel_address(k<int>);"),
+        ("p = (void*)other;", "p = (void*)other;"),
+        ("cudaLaunchKernel((void*)k<int>, g, b, a);", "cudaLaunchKernel(k<int>, g, b, a);"),
+    ],
+)
+def test_addresses_of_kernels(code: str, made: str) -> None:
+    kernel = "template <typename T> __loom_global__ void k(T* x) {} "
+    assert flat(rewrite(kernel + code)) == flat(kernel.replace("__loom_global__ ", "") + made)
+
+
+def test_shared_memory_of_the_sources_that_exist() -> None:
+    assert flat(rewrite("static __loom_shared__ int s[160];")) == flat("static thread_local int s[160];")
+    made = rewrite("void f() { extern __loom_shared__ float s[32][32]; }")
+    assert "float (*)[1048576][32]" in made

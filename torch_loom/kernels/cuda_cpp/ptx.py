@@ -1,4 +1,4 @@
-"""Inline PTX of a few instructions, as C++: special registers, approximations, loads and stores."""
+"""Inline PTX of a few instructions, as C++: special registers, approximations, loads, stores, atomics."""
 
 from __future__ import annotations
 
@@ -138,6 +138,8 @@ def _instruction(text: str, operands: list[str]) -> str:
         return _load(given, kinds)
     if opcode == "st" and "shared" not in kinds and len(given) == 2:
         return _store(given, kinds)
+    if opcode in ("red", "atom") and "shared" not in kinds:
+        return _atomic(opcode, given, kinds, text)
     wanted = _TYPES.get(opcode)
     is_known = opcode in _FUNCTIONS and (wanted is None or any(kind in wanted.split("|") for kind in kinds))
     is_known = is_known and not any("x2" in kind or kind in ("f16", "bf16", "cc") for kind in kinds)
@@ -199,3 +201,24 @@ def _store(given: list[str], kinds: list[str]) -> str:
         f"reinterpret_cast<{kind}*>({given[0]})[{number}] = {one}{';' if number + 1 < len(values) else ''}"
         for number, one in enumerate(values)
     )
+
+
+_ATOMICS = {
+    **{
+        name: f"atomic{name.capitalize()}" for name in ("add", "and", "or", "xor", "min", "max", "inc", "dec")
+    },
+    "exch": "atomicExch",
+    "cas": "atomicCAS",
+}
+
+
+def _atomic(opcode: str, given: list[str], kinds: list[str], text: str) -> str:
+    """Atomics of all orders and scopes are those of CUDA's functions, which order all others."""
+    function = next((_ATOMICS[kind] for kind in kinds if kind in _ATOMICS), None)
+    to = given[:1] if opcode == "atom" else []
+    address, values = given[len(to) : len(to) + 1], given[len(to) + 1 :]
+    if function is None or not address or len(values) != (2 if function == "atomicCAS" else 1):
+        raise UnknownInstructionError(repr(text))
+    kind = _pointee(kinds)
+    assigned = f"{to[0]} = " if to else ""
+    return f"{assigned}{function}(reinterpret_cast<{kind}*>({address[0]}), {', '.join(values)})"

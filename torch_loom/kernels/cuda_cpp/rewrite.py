@@ -37,6 +37,9 @@ _ARRAY = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[[^\]]*\]((?:\s*\[[^\]]*\])*)\s*$
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
 _MOST_SHARED = 1 << 20
+_LONGEST_TYPE = 400  # characters in front of the name of a variable
+# What is said already, no variable, or a member that is defined outside of its class.
+_NO_OWN_VARIABLE = re.compile(r"\b(?:static|extern|inline|friend|using|\w+\s*::\s*\w+\s*$)")
 
 # What there is no counterpart for, by the words that it cannot be written without.
 _REFUSED = {
@@ -284,7 +287,8 @@ def _skip_templates(text: str, at: int) -> int:
     while at < len(text):
         if text[at] in _CLOSES:
             at = _skip(text, at + 1, _CLOSES[text[at]])
-        depth += (text[at] == "<") - (text[at] == ">")
+        else:
+            depth += (text[at] == "<") - (text[at] == ">")
         if depth == 0:
             return at
         at += 1
@@ -391,15 +395,16 @@ def _variables(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
 
 
 def _declares_variable(text: str, begin: int, end: int) -> bool:
-    declared = _ATTRIBUTE.sub(" ", text[end : end + 400])
+    declared = _ATTRIBUTE.sub(" ", text[end : end + _LONGEST_TYPE])
     at = 0
     while at < len(declared) and declared[at] not in ";={}()[":
+        if declared.startswith("operator", at):
+            return False
         at = _skip_templates(declared, at + 1) + 1 if declared[at] == "<" else at + 1
+    if declared[at : at + 1] not in (";", "=", "[") or declared.startswith("[[", at):
+        return False
     before = re.split(r"[;{}>]", text[max(0, begin - 200) : begin])[-1] + declared[:at]
-    is_variable = declared[at : at + 1] in (";", "=", "[") and not declared.startswith("[[", at)
-    return is_variable and not re.search(
-        r"\b(?:static|extern|inline|operator|friend|using|\w+\s*::\s*\w+\s*$)", before
-    )
+    return _NO_OWN_VARIABLE.search(before) is None
 
 
 def _is_in_function(text: str, at: int) -> bool:
