@@ -68,6 +68,7 @@ void Runner::run(GridRun& grid) {
   std::copy(kernel.block, kernel.block + 3, block);
   num_threads = block[0] * block[1] * block[2];
   active_runner = this;
+  races_ = kernel.is_checked == LOOM_CUDA_CHECKS_RACES ? std::make_unique<SharedRaces>() : nullptr;
   handle_faults();
   prepare_shared();
   while (next_block()) {
@@ -83,6 +84,7 @@ bool Runner::next_block() noexcept {
   if (!grid_->claim(at)) return false;
   next_thread = 0;
   is_waiting_ = false;
+  if (races_ != nullptr) races_->begin_block();
   return true;
 }
 
@@ -183,6 +185,10 @@ std::string Runner::position() const {
   return "block " + triple(at) + ", thread " + triple(thread);
 }
 
+std::string Runner::thread_text(unsigned rank) const {
+  return "thread " + triple({rank % block[0], rank / block[0] % block[1], rank / (block[0] * block[1])});
+}
+
 bool Runner::is_on_stack(uintptr_t address) const noexcept {
   return std::any_of(taken_.begin(), taken_.end(), [&](const Fiber* fiber) { return fiber->holds(address); });
 }
@@ -215,6 +221,7 @@ void Runner::end_thread(unsigned thread) {
 }
 
 void Runner::complete_barrier() {
+  if (races_ != nullptr) races_->pass_barrier();
   results_[LOOM_CUDA_SYNC] = 0;
   results_[LOOM_CUDA_COUNT] = count_;
   results_[LOOM_CUDA_AND] = all_;
@@ -274,6 +281,7 @@ void Runner::settle(Warp& warp) {
       ++i;
       continue;
     }
+    if (races_ != nullptr) races_->meet(static_cast<unsigned>(&warp - warps_.data()), meeting.arrived);
     meeting.combine(meeting.given.data(), meeting.arrived);
     for (unsigned lane = 0; lane < kWarp; ++lane) {
       if ((meeting.arrived >> lane & 1) != 0 && meeting.fibers[lane] != nullptr)

@@ -5,12 +5,14 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "cuda_cpp/faults.h"
 #include "cuda_cpp/fiber.h"
+#include "cuda_cpp/shared_races.h"
 #include "loom_cuda/engine.h"
 
 namespace loom::cuda_cpp {
@@ -74,6 +76,10 @@ class Runner : public loom_cuda_runner {
   unsigned active_lanes(unsigned thread);
   void grid_barrier();
   [[noreturn]] void fail(int error, const std::string& what);
+  // Of the thread that runs, to shared memory. Returns what it races with, or null.
+  const SharedRaces::Access* note_shared(uintptr_t address, size_t bytes, SharedRaces::Access access) {
+    return races_->find(access, address, bytes);
+  }
   // Where the stack of the thread that runs begins, if there is none left at an address; else 0.
   uintptr_t stack_used_up_at(uintptr_t address) const noexcept {
     return current_ != nullptr && current_->has_guard_at(address) ? current_->top() : 0;
@@ -83,6 +89,8 @@ class Runner : public loom_cuda_runner {
   GridRun& grid_run() const noexcept { return *grid_; }
   // "block (0, 0, 0), thread (1, 0, 0)"
   std::string position() const;
+  // "thread (1, 0, 0)", by its rank in the block
+  std::string thread_text(unsigned rank) const;
   bool is_on_stack(uintptr_t address) const noexcept;
   // Its dynamic shared memory.
   bool is_shared(uintptr_t address, size_t bytes) const noexcept {
@@ -132,6 +140,7 @@ class Runner : public loom_cuda_runner {
   std::string waiting_threads() const;
 
   GridRun* grid_ = nullptr;
+  std::unique_ptr<SharedRaces> races_;  // null unless the kernel is compiled for it
   SignalStack signal_stack_;
   FiberPool pool_;
   std::vector<Fiber*> taken_;  // in use, or in use in this block

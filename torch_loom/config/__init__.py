@@ -221,7 +221,7 @@ def checks_kernels() -> bool:
 
 
 def watches_kernels() -> bool:
-    """Return whether Triton's kernels are compiled so that each access is reported to the sanitizer."""
+    """Return whether kernels are compiled so that races between their programs or threads are found."""
     return required(SANITIZER, {}) or value_of(CUDA_SANITIZER, {}) is not None
 
 

@@ -47,7 +47,9 @@ def _compile_cuda_sources() -> None:
     # A real toolkit may well be installed, but what it makes would be launched on a GPU.
     cpp_extension: Any = sys.modules["torch.utils.cpp_extension"]
     try:
-        home = toolkit.make(Path(_C.__file__), is_checked=config.checks_kernels())
+        home = toolkit.make(
+            Path(_C.__file__), is_checked=config.checks_kernels(), finds_races=config.watches_kernels()
+        )
     except ConfigurationError as error:
         # Said where something is to be compiled.
         reason = error

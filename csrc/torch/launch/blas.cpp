@@ -33,11 +33,12 @@ void expect(bool holds, cublasStatus_t status = CUBLAS_STATUS_INVALID_VALUE) {
   if (!holds) throw Refused{status};
 }
 
-// Runs `body` with the handle's stream as the current one. What it throws becomes a number, and is kept for
-// who checks the number by PyTorch's means.
+// Runs `body` with the handle's stream as the current one. What it throws becomes a number; PyTorch's check
+// of that says what it was.
 template <typename F>
 cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  blas_failure().clear();
   try {
     const runtime::StreamRef stream = stream_of(handle->stream);
     expect(stream.device >= 0);
@@ -50,10 +51,12 @@ cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   } catch (const Refused& refused) {
     return refused.status;
   } catch (const c10::OutOfMemoryError&) {
-    set_last_error(cudaErrorMemoryAllocation, std::current_exception());
     return CUBLAS_STATUS_ALLOC_FAILED;
-  } catch (const std::exception&) {
-    set_last_error(cudaErrorUnknown, std::current_exception());
+  } catch (const c10::Error& error) {
+    blas_failure() = error.what_without_backtrace();
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  } catch (const std::exception& error) {
+    blas_failure() = error.what();
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
 }
@@ -85,7 +88,7 @@ at::Tensor view(const void* memory, cudaDataType type, at::IntArrayRef sizes, at
   const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(runtime::current_device()));
   return at::for_blob(const_cast<void*>(memory), sizes)
       .strides(strides)
-      .options(at::TensorOptions().dtype(dtype_of(type)))
+      .options(at::TensorOptions().dtype(dtype_of(type)).device(device))
       .target_device(device)
       .make_tensor();
 }
@@ -118,7 +121,16 @@ at::Tensor turned(const at::Tensor& batch, cublasOperation_t op) {
 at::Scalar scalar(const cublasContext& handle, const void* at, cudaDataType type) {
   expect(at != nullptr);
   if (handle.pointer_mode == CUBLAS_POINTER_MODE_DEVICE) return view(at, type, {}, {}).item();
-  return at::from_blob(const_cast<void*>(at), {}, dtype_of(type)).item();
+  switch (type) {
+    case CUDA_R_32F:
+      return *static_cast<const float*>(at);
+    case CUDA_R_64F:
+      return *static_cast<const double*>(at);
+    case CUDA_R_16F:
+      return static_cast<float>(*static_cast<const c10::Half*>(at));
+    default:
+      return *static_cast<const int32_t*>(at);
+  }
 }
 void give(const cublasContext& handle, void* at, cudaDataType type, const at::Tensor& value) {
   expect(at != nullptr);
@@ -186,6 +198,7 @@ cublasStatus_t gemm_strided(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             long long stride_a, const void* b, cudaDataType b_type, int ldb,
                             long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc,
                             long long stride_c, int batches, cudaDataType scale) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   try {
     return gemm(handle, {op_a, op_b, m, n, k, batches, alpha, beta, scale},
                 stored(a, a_type, op_a, m, k, lda, stride_a), stored(b, b_type, op_b, k, n, ldb, stride_b),

@@ -9,6 +9,15 @@
 
 #include "torch/core/device.h"
 
+namespace loom::glue {
+
+std::string& blas_failure() {
+  static thread_local std::string why;
+  return why;
+}
+
+}  // namespace loom::glue
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
   *handle = new cublasContext;
@@ -73,7 +82,14 @@ const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatu
 namespace at::cuda {
 
 namespace blas {
-const char* _cublasGetErrorEnum(cublasStatus_t error) { return cublasGetStatusName(error); }
+// What PyTorch's check of a status throws with.
+const char* _cublasGetErrorEnum(cublasStatus_t error) {
+  const std::string& why = loom::glue::blas_failure();
+  if (error != CUBLAS_STATUS_EXECUTION_FAILED || why.empty()) return cublasGetStatusName(error);
+  static thread_local std::string text;
+  text = std::string(cublasGetStatusName(error)) + " (" + why + ")";
+  return text.c_str();
+}
 }  // namespace blas
 
 cublasHandle_t getCurrentCUDABlasHandle(bool) {

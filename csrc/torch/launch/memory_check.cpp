@@ -167,3 +167,21 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
   }
   refuse(*runner, address, bytes, is_written != 0, from, where);
 }
+
+void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread, int is_written, int is_atomic,
+                             const void* from) {
+  using namespace loom::glue;
+  loom::cuda_cpp::Runner* const runner = loom::cuda_cpp::Runner::active();
+  if (runner == nullptr) return;
+  const auto* other = runner->note_shared(address, bytes, {thread, is_written != 0, is_atomic != 0, from});
+  if (other == nullptr) return;
+  const auto at = [](const void* code) {
+    const std::string line = line_of(code);
+    return line.empty() ? line : " at " + line;
+  };
+  runner->fail(loom::cuda_cpp::kLaunchFailure,
+               "a race on shared memory: " + runner->position() + (is_written != 0 ? " writes " : " reads ") +
+                   std::to_string(bytes) + " bytes" + at(from) + ", which " +
+                   runner->thread_text(other->thread) + (other->is_written ? " has written" : " has read") +
+                   at(other->from) + ": no barrier is between the two");
+}

@@ -45,6 +45,16 @@ def test_a_setup_file_with_a_cuda_extension(tmp_path: Path) -> None:
     run(["use.py"], tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_libraries_of_cuda(tmp_path: Path) -> None:
+    """cuBLAS, PyTorch's generator, kernels by address, variables that two sources call alike."""
+    for file in (PROGRAMS / "libraries").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    run(["setup.py", "build_ext", "--inplace"], tmp_path)
+    assert run(["use.py"], tmp_path).stdout.splitlines()[-1] == "done"
+
+
 def test_nvcc_names_what_it_refuses(tmp_path: Path) -> None:
     """As a build sees it: the line of the source, and a status that ends the build."""
     source = PROGRAMS / "packaged" / "refused.cu"

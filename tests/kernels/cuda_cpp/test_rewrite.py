@@ -67,7 +67,19 @@ def test_markers_within_a_line_go() -> None:
 @pytest.mark.parametrize(
     ("declared", "made"),
     [
-        ("__loom_shared__ float x[4];", "static thread_local float x[4];"),
+        (
+            "__loom_shared__ float x[4];",
+            "static thread_local float x[4]; ::loom_cuda::note_shared(x);",
+        ),
+        (
+            "__loom_shared__ union { int a; float b; } x, y[2][3];",
+            "static thread_local union { int a; float b; } x, y[2][3]; "
+            "::loom_cuda::note_shared(x); ::loom_cuda::note_shared(y);",
+        ),
+        (
+            "__loom_shared__ typename cub::Scan<T, (2 < 3)>::Storage x;",
+            "static thread_local typename cub::Scan<T, (2 < 3)>::Storage x; ::loom_cuda::note_shared(x);",
+        ),
         ("extern __loom_shared__ float x[];", f"auto& x = {SHARED.format('float (*)[1048576]')};"),
         (
             "extern __loom_shared__ __attribute__((aligned(16))) unsigned char x[];",

@@ -51,7 +51,11 @@ def _compile_kernel(
     from torch_loom.kernels.cuda_cpp import library
 
     text = library.text_of(kernel_source, kernel_name, host_compiler.ENTRY)
-    given = library.options(is_checked=config.checks_kernels(), includes=tuple(cuda_include_dirs or ()))
+    given = library.options(
+        is_checked=config.checks_kernels(),
+        finds_races=config.watches_kernels(),
+        includes=tuple(cuda_include_dirs or ()),
+    )
 
     def run(options: list[str], result: Path) -> None:
         host_compiler.run(options, result, kernel_source)

@@ -25,7 +25,7 @@ extern "C" __attribute__((visibility("default"))) const char* {entry}(
 @cache
 def _headers() -> str:
     digest = hashlib.sha256()
-    for header in sorted((nvcc.INCLUDE / "loom_cuda").glob("*.h")):
+    for header in sorted(path for path in nvcc.INCLUDE.rglob("*") if path.is_file()):
         digest.update(header.read_bytes())
     return digest.hexdigest()
 
@@ -42,16 +42,16 @@ def text_of(source: str, kernel: str, entry: str) -> str:
     return _TEXT.format(source=source, kernel=kernel, entry=entry, name=name)
 
 
-def options(*, is_checked: bool, includes: tuple[str, ...] = ()) -> list[str]:
+def options(*, is_checked: bool, finds_races: bool = False, includes: tuple[str, ...] = ()) -> list[str]:
     """Return the compiler's options.
 
     Args:
-        is_checked: whether accesses are checked.
+        is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
         includes: folders of the program's headers.
     """
-    checked = nvcc.CHECKED if is_checked else ()
+    checked = nvcc.checks(is_checked, finds_races)
     folders = [option for folder in includes for option in ("-I", folder)]
-    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-I", str(nvcc.INCLUDE)]
+    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-isystem", str(nvcc.INCLUDE)]
 
 
 def key_of(text: str, given: list[str]) -> str:

@@ -106,13 +106,17 @@ _COMPILE = (
     "-fno-sanitize-recover=integer-divide-by-zero",
 )
 _LATER_STANDARDS = ("20", "2a", "23", "2b", "26", "2c")
+_CHECKED = (
+    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=bounds", "-fsanitize-recover=bounds"),
+)
 # Each access calls a function, and no stack or variable gets a zone of its own.
-CHECKED = (
-    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-fsanitize=bounds"),
-    *("-fsanitize-recover=kernel-address", "-fsanitize-recover=bounds"),
+_ACCESSES = (
+    *("-fsanitize=kernel-address", "-fsanitize-recover=kernel-address"),
     *("--param", "asan-stack=0", "--param", "asan-globals=0"),
     *("--param", "asan-instrumentation-with-call-threshold=0"),
 )
+# Each read and each write does, also where both are to one place, and so do atomics.
+_RACES = ("-DLOOM_CUDA_RACES=1", "-fsanitize=thread")
 
 
 @dataclass
@@ -126,7 +130,7 @@ class Command:
         preprocess: options of the preprocessor.
         compile: options of the compiler.
         link: options of the linker.
-        is_checked: whether accesses are checked.
+        is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
     """
 
     sources: list[str] = field(default_factory=list)
@@ -137,6 +141,7 @@ class Command:
     compile: list[str] = field(default_factory=list)
     link: list[str] = field(default_factory=list)
     is_checked: bool = False
+    finds_races: bool = False
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -170,6 +175,8 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
 
     if word == "--loom-checked":
         command.is_checked = True
+    elif word == "--loom-races":
+        command.is_checked = command.finds_races = True
     elif word in ("-o", "--output-file"):
         command.output = value()
     elif word in ("-c", "--compile", "-dc", "--device-c"):
@@ -233,6 +240,13 @@ def compile_options() -> tuple[str, ...]:
     return (*_COMPILE, *machine_options())
 
 
+def checks(is_checked: bool, finds_races: bool) -> tuple[str, ...]:
+    """Return what a source is compiled with for its checks."""
+    if not is_checked and not finds_races:
+        return ()
+    return (*_CHECKED, *(_RACES if finds_races else _ACCESSES))
+
+
 def compiler() -> str:
     """Return the command of the C++ compiler: CXX, or TORCH_LOOM_COMPILER."""
     return config.cxx() or config.value(settings.COMPILER)
@@ -245,7 +259,7 @@ def compile_source(source: str, output: Path, command: Command) -> None:
         RefusedError: it needs what there is not here.
         subprocess.CalledProcessError: the compiler refuses it.
     """
-    own = [*compile_options(), *(CHECKED if command.is_checked else ())]
+    own = [*compile_options(), *checks(command.is_checked, command.finds_races)]
     options = [*own, *command.compile]
     if not any(option.startswith("-std=") for option in options):
         options.append("-std=c++20")

@@ -361,6 +361,7 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         begin, end = found.span()
         if found[1] is None and found[2] is None:
             yield begin, end, "static thread_local"
+            yield from _noted(text, end)
             continue
         closing = text.find(";", end)
         declared = _ARRAY.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
@@ -384,6 +385,32 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         for use in re.compile(rf"\b{name}\b").finditer(text, closing):
             if not lines.at(use.start()).is_system:
                 yield use.start(), use.end(), f"({memory})"
+
+
+def _noted(text: str, at: int) -> Iterator[tuple[int, int, str]]:
+    """Behind a declaration in a function: where races are looked for, its variables are shared memory."""
+    closing = _skip(text, at, ";")
+    if not _is_in_function(text, at) or closing >= len(text):
+        return
+    declared = _ATTRIBUTE.sub(" ", text[at:closing])
+    declared = declared[declared.rfind("}") + 1 :]
+    names = [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one) for one in _declarators(declared)]
+    notes = [f"::loom_cuda::note_shared({name[1]});" for name in names if name is not None]
+    yield closing + 1, closing + 1, " " + " ".join(notes)
+
+
+def _declarators(declared: str) -> Iterator[str]:
+    begin = at = 0
+    while at < len(declared):
+        if declared[at] == "<":
+            at = _skip_templates(declared, at + 1)
+        elif declared[at] in _CLOSES:
+            at = _skip(declared, at + 1, _CLOSES[declared[at]])
+        elif declared[at] == ",":
+            yield declared[begin:at]
+            begin = at + 1
+        at += 1
+    yield declared[begin:]
 
 
 def _variables(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:

@@ -20,18 +20,19 @@ from torch_loom.kernels.cuda_cpp.nvcc import INCLUDE
 _LIBRARIES = ("cudart", "cudart_static", "c10_cuda", "torch_cuda", "cuda", "nvrtc")
 
 
-def make(library: Path, *, is_checked: bool) -> Path:
+def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
     """Return the folder, made if it was not there.
 
     Args:
         library: the extension module.
         is_checked: whether what is compiled checks its accesses.
+        finds_races: whether it looks for races on shared memory, too.
 
     Raises:
         ConfigurationError: the folder of compiled kernels cannot be used.
     """
     root = Path(__file__).parents[3]
-    checked = " --loom-checked" if is_checked else ""
+    checked = " --loom-races" if finds_races else " --loom-checked" if is_checked else ""
     nvcc = (
         "#!/bin/sh\n"
         f"PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}} TORCH_DEVICE_BACKEND_AUTOLOAD=0 "

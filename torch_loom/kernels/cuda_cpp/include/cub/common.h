@@ -2,6 +2,10 @@
 // barrier.
 #pragma once
 
+#include <limits.h>
+
+#include "cuda/cmath"
+#include "cuda/functional"
 #include "loom_cuda/device.h"
 
 #define CUB_VERSION 200500
@@ -17,6 +21,21 @@
 #define CUB_NS_QUALIFIER ::cub
 #define CUB_NAMESPACE_BEGIN namespace cub {
 #define CUB_NAMESPACE_END }
+
+// Programs, and PyTorch's headers, may have cub in a namespace of theirs.
+namespace cub {}
+namespace at_cuda_detail {
+namespace cub = ::cub;
+}
+#if defined(CUB_WRAPPED_NAMESPACE)
+namespace CUB_WRAPPED_NAMESPACE {
+namespace cub = ::cub;
+}
+#elif defined(THRUST_CUB_WRAPPED_NAMESPACE)
+namespace THRUST_CUB_WRAPPED_NAMESPACE {
+namespace cub = ::cub;
+}
+#endif
 
 namespace cub {
 
@@ -46,6 +65,39 @@ struct Equality {
     return a == b;
   }
 };
+struct Inequality {
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return !(a == b);
+  }
+};
+struct Difference {
+  template <typename A, typename B>
+  auto operator()(const A& a, const B& b) const {
+    return a - b;
+  }
+};
+struct Division {
+  template <typename A, typename B>
+  auto operator()(const A& a, const B& b) const {
+    return a / b;
+  }
+};
+template <typename T>
+struct CastOp {
+  template <typename A>
+  T operator()(const A& a) const {
+    return static_cast<T>(a);
+  }
+};
+template <typename Equal>
+struct InequalityWrapper {
+  Equal equal;
+  template <typename T>
+  bool operator()(const T& a, const T& b) const {
+    return !equal(a, b);
+  }
+};
 struct ArgMax {
   template <typename P>
   P operator()(const P& a, const P& b) const {
@@ -67,6 +119,7 @@ struct KeyValuePair {
   V value;
   KeyValuePair() = default;
   KeyValuePair(const K& key, const V& value) : key(key), value(value) {}
+  bool operator==(const KeyValuePair& other) const { return key == other.key && value == other.value; }
 };
 
 // Programs put what follows a collective's storage behind it: the storages are multiples of 16 bytes.
@@ -99,6 +152,10 @@ enum BlockReduceAlgorithm {
   BLOCK_REDUCE_RAKING,
   BLOCK_REDUCE_WARP_REDUCTIONS
 };
+enum BlockHistogramAlgorithm { BLOCK_HISTO_SORT, BLOCK_HISTO_ATOMIC };
+enum WarpLoadAlgorithm { WARP_LOAD_DIRECT, WARP_LOAD_STRIPED, WARP_LOAD_VECTORIZE, WARP_LOAD_TRANSPOSE };
+enum WarpStoreAlgorithm { WARP_STORE_DIRECT, WARP_STORE_STRIPED, WARP_STORE_VECTORIZE, WARP_STORE_TRANSPOSE };
+enum CacheStoreModifier { STORE_DEFAULT, STORE_WB, STORE_CG, STORE_CS, STORE_WT, STORE_VOLATILE };
 enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
 
 static inline unsigned RowMajorTid(int, int, int) { return loom_cuda::thread_rank(); }
@@ -133,6 +190,42 @@ struct Log2 {
 template <>
 struct Log2<1> {
   enum { VALUE = 0 };
+};
+template <int N>
+struct PowerOfTwo {
+  enum { VALUE = (N & (N - 1)) == 0 };
+};
+template <int N>
+struct Int2Type {
+  enum { VALUE = N };
+};
+template <typename T>
+static inline T BFE(T value, unsigned first, unsigned count) {
+  return first >= 8 * sizeof(T) ? T(0)
+                                : (value >> first) & (count >= 8 * sizeof(T) ? ~T(0) : (T(1) << count) - 1);
+}
+template <typename N, typename D>
+static constexpr N DivideAndRoundUp(N n, D d) {
+  return n / d + (n % d != 0 ? 1 : 0);
+}
+template <CacheLoadModifier = LOAD_DEFAULT, typename I>
+static inline auto ThreadLoad(I at) {
+  return *at;
+}
+template <CacheStoreModifier = STORE_DEFAULT, typename I, typename T>
+static inline void ThreadStore(I at, T value) {
+  *at = value;
+}
+
+// Two buffers, of which one holds what counts.
+template <typename T>
+struct DoubleBuffer {
+  T* d_buffers[2] = {nullptr, nullptr};
+  int selector = 0;
+  DoubleBuffer() = default;
+  DoubleBuffer(T* current, T* alternate) : d_buffers{current, alternate} {}
+  T* Current() { return d_buffers[selector]; }
+  T* Alternate() { return d_buffers[selector ^ 1]; }
 };
 
 }  // namespace cub

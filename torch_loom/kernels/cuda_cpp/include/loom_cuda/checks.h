@@ -40,7 +40,8 @@ LOOM_CUDA_HANDLER(out_of_bounds_abort)(void* data, uintptr_t index) {
 }
 
 namespace loom_cuda {
-static thread_local int unchecked_depth;
+// Volatile: compilers take checks for functions that do not read it, and would not write it.
+static thread_local volatile int unchecked_depth;
 // Accesses of this thread are not looked at while there is one.
 struct Unchecked {
   Unchecked() { ++unchecked_depth; }
@@ -49,10 +50,10 @@ struct Unchecked {
 };
 }  // namespace loom_cuda
 
-// -fsanitize=kernel-address. Code of the host is instrumented as well, and lets everything pass.
+// Code of the host is instrumented as well, and lets everything pass.
 namespace loom_cuda {
 
-#define LOOM_CUDA_UNCHECKED __attribute__((no_sanitize("kernel-address", "address")))
+#define LOOM_CUDA_UNCHECKED __attribute__((no_sanitize("kernel-address", "address", "thread")))
 
 // Ranges that accesses have been found to be in.
 static thread_local loom_cuda_range known_ranges[4];
@@ -66,9 +67,38 @@ LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t
   loom_cuda_access(address, bytes, is_written, from, &range);
 }
 
+#ifdef LOOM_CUDA_RACES
+// Static shared memory that the kernel has reached the declarations of.
+static thread_local loom_cuda_range shared_ranges[64];
+static thread_local unsigned num_shared;
+
+template <typename T>
+LOOM_CUDA_UNCHECKED static inline void note_shared(const T& variable) {
+  const auto begin = reinterpret_cast<uintptr_t>(&variable);
+  for (unsigned i = 0; i < num_shared; ++i) {
+    if (shared_ranges[i].begin == begin) return;
+  }
+  if (num_shared < 64) shared_ranges[num_shared++] = {begin, begin + sizeof(T)};
+}
+
+LOOM_CUDA_UNCHECKED static inline void check_shared(uintptr_t address, size_t bytes, int is_written,
+                                                    bool is_atomic, const void* from) {
+  const auto dynamic = reinterpret_cast<uintptr_t>(runner->shared);
+  bool is_shared = address >= dynamic && address + bytes <= dynamic + runner->shared_bytes;
+  for (unsigned i = 0; i < num_shared && !is_shared; ++i)
+    is_shared = address >= shared_ranges[i].begin && address + bytes <= shared_ranges[i].end;
+  if (!is_shared) return;
+  const unsigned rank = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  loom_cuda_access_shared(address, bytes, rank, is_written, is_atomic, from);
+}
+#endif
+
 LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, int is_written,
-                                             const void* from) {
+                                             const void* from, [[maybe_unused]] bool is_atomic = false) {
   if (runner == nullptr || unchecked_depth != 0) return;
+#ifdef LOOM_CUDA_RACES
+  check_shared(address, bytes, is_written, is_atomic, from);
+#endif
   for (const loom_cuda_range& range : known_ranges) {
     if (address >= range.begin && address + bytes <= range.end) return;
   }
@@ -77,34 +107,22 @@ LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, in
 
 }  // namespace loom_cuda
 
-#define LOOM_CUDA_CALLBACK(name) \
-  extern "C" __attribute__((weak, visibility("hidden"), used)) LOOM_CUDA_UNCHECKED void __asan_##name
-#define LOOM_CUDA_ACCESS(bytes)                                  \
-  LOOM_CUDA_CALLBACK(load##bytes##_noabort)(uintptr_t at) {      \
-    loom_cuda::check(at, bytes, 0, __builtin_return_address(0)); \
-  }                                                              \
-  LOOM_CUDA_CALLBACK(store##bytes##_noabort)(uintptr_t at) {     \
-    loom_cuda::check(at, bytes, 1, __builtin_return_address(0)); \
-  }
-LOOM_CUDA_ACCESS(1)
-LOOM_CUDA_ACCESS(2)
-LOOM_CUDA_ACCESS(4)
-LOOM_CUDA_ACCESS(8)
-LOOM_CUDA_ACCESS(16)
-#undef LOOM_CUDA_ACCESS
-LOOM_CUDA_CALLBACK(loadN_noabort)(uintptr_t at, size_t bytes) {
-  if (bytes != 0) loom_cuda::check(at, bytes, 0, __builtin_return_address(0));
-}
-LOOM_CUDA_CALLBACK(storeN_noabort)(uintptr_t at, size_t bytes) {
-  if (bytes != 0) loom_cuda::check(at, bytes, 1, __builtin_return_address(0));
-}
-LOOM_CUDA_CALLBACK(handle_no_return)() {}
-LOOM_CUDA_CALLBACK(before_dynamic_init)(const char*) {}
-LOOM_CUDA_CALLBACK(after_dynamic_init)() {}
+#ifdef LOOM_CUDA_RACES
+#include "loom_cuda/thread_callbacks.h"
+#else
+#include "loom_cuda/address_callbacks.h"
+#endif
 #else
 namespace loom_cuda {
 struct Unchecked {
   Unchecked() {}
 };
+}  // namespace loom_cuda
+#endif
+
+#ifndef LOOM_CUDA_RACES
+namespace loom_cuda {
+template <typename T>
+static inline void note_shared(const T&) {}
 }  // namespace loom_cuda
 #endif

@@ -13,6 +13,9 @@ extern "C" {
 // Whenever something below changes, another number: what was compiled against another one is refused.
 #define LOOM_CUDA_ABI 1
 
+// Its accesses to shared memory call loom_cuda_access_shared(), too.
+#define LOOM_CUDA_CHECKS_RACES 2
+
 #define LOOM_CUDA_EXPORT __attribute__((visibility("default")))
 
 // A thread of the host that runs blocks, one after the other. The threads of a block run one after the other,
@@ -36,7 +39,7 @@ struct loom_cuda_argument {
 // A kernel and what it is launched with.
 struct loom_cuda_kernel {
   int abi;         // LOOM_CUDA_ABI
-  int is_checked;  // whether its accesses call loom_cuda_access()
+  int is_checked;  // whether its accesses call loom_cuda_access(), and LOOM_CUDA_CHECKS_RACES
   int is_cooperative;
   const char* name;   // "scale<float>"
   const char* place;  // "scale.cu:12", may be empty
@@ -100,6 +103,9 @@ struct loom_cuda_range {
 };
 LOOM_CUDA_EXPORT void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from,
                                        struct loom_cuda_range* known);
+// Before an access to shared memory by a thread of the block: fails the kernel where it races with another one.
+LOOM_CUDA_EXPORT void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread, int is_written,
+                                              int is_atomic, const void* from);
 LOOM_CUDA_EXPORT unsigned long long loom_cuda_clock(void);
 
 #ifdef __cplusplus

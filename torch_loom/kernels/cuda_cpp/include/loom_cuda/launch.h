@@ -46,6 +46,9 @@ struct Closure {
 #ifdef LOOM_CUDA_CHECKED
     for (loom_cuda_range& range : known_ranges) range = {1, 0};  // of an earlier launch
 #endif
+#ifdef LOOM_CUDA_RACES
+    num_shared = 0;
+#endif
     gridDim = {to->grid[0], to->grid[1], to->grid[2]};
     blockDim = {to->block[0], to->block[1], to->block[2]};
   }
@@ -109,7 +112,9 @@ static inline void describe(loom_cuda_kernel& kernel, Closure<Call, Values...>& 
              closure.values);
   using Own = Closure<Call, Values...>;
   kernel.abi = LOOM_CUDA_ABI;
-#ifdef LOOM_CUDA_CHECKED
+#if defined(LOOM_CUDA_RACES)
+  kernel.is_checked = LOOM_CUDA_CHECKS_RACES;
+#elif defined(LOOM_CUDA_CHECKED)
   kernel.is_checked = 1;
 #endif
   kernel.run = &Own::run;

@@ -177,9 +177,27 @@ static inline void* kernel_address(void (*kernel)(P...)) {
 }
 }  // namespace loom_cuda
 
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0,
+  cudaLaunchAttributeAccessPolicyWindow = 1,
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeSynchronizationPolicy = 3,
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributeProgrammaticEvent = 7,
+  cudaLaunchAttributePriority = 8
+};
+union cudaLaunchAttributeValue {
+  char pad[64];
+  int cooperative, programmaticStreamSerializationAllowed, priority;
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
+};
 struct cudaLaunchAttribute {
-  int id;
-  char value[64];
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
 };
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -191,9 +209,18 @@ struct cudaLaunchConfig_t {
 template <typename... P, typename... Given>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                                              Given&&... given) {
+  loom_cuda::Configuration configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                                         config->stream);
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& given = config->attrs[i];
+    if (given.id == cudaLaunchAttributeCooperative) configuration.is_cooperative = given.val.cooperative != 0;
+    const auto& cluster = given.val.clusterDim;
+    // There are no clusters of blocks; in other respects launches are in the order of their stream.
+    if (given.id == cudaLaunchAttributeClusterDimension && cluster.x * cluster.y * cluster.z > 1)
+      return cudaErrorNotSupported;
+  }
   return static_cast<cudaError_t>(loom_cuda::launch(
-      "kernel", "",
-      loom_cuda::Configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream),
+      "kernel", "", configuration,
       [kernel](auto... value) { kernel(value...); }, static_cast<P>(std::forward<Given>(given))...));
 }
 #endif

@@ -1,2 +1,3 @@
 #pragma once
-#include "thrust/algorithms.h"
+#include "thrust/reducing.h"
+#include "thrust/selecting.h"

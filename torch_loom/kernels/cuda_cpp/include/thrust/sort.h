@@ -1,2 +1,2 @@
 #pragma once
-#include "thrust/algorithms.h"
+#include "thrust/sorting.h"

@@ -5,10 +5,14 @@
 namespace cub {
 
 // Values are combined in the order of the threads, and of their items. The operator may be one that does not
-// commute.
+// commute. Each form takes one value a thread or an array of them; behind the operator may stand a reference
+// for the sum of all, or a callback: the first warp calls it with that sum, and what its first lane returns
+// stands before all values.
 template <typename T, int X, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1, int = 0>
 class BlockScan {
   static constexpr int kThreads = X * Y * Z;
+  template <typename P>
+  static constexpr bool kIsCallback = requires(P& prefix, T all) { prefix(all); };
 
  public:
   struct alignas(16) TempStorage {
@@ -17,95 +21,89 @@ class BlockScan {
   BlockScan() : storage_(own()) {}
   explicit BlockScan(TempStorage& storage) : storage_(storage) {}
 
-  template <typename Op>
-  void InclusiveScan(T in, T& out, Op op) {
-    T all;
-    InclusiveScan(in, out, op, all);
-  }
-  template <typename Op>
-  void InclusiveScan(T in, T& out, Op op, T& all) {
-    T before;
-    const bool has_before = scan(in, before, op, all);
-    out = has_before ? op(before, in) : in;
-  }
-  // `prefix` is called by the first warp with the sum of all; what its first lane returns stands before them.
-  template <typename Op, typename Prefix>
-    requires requires(Prefix& p, T t) { p(t); }
-  void InclusiveScan(T in, T& out, Op op, Prefix& prefix) {
-    T before, all;
-    const bool has_before = scan(in, before, op, all);
-    const T first = prefixed(all, prefix);
-    out = op(has_before ? op(first, before) : first, in);
-  }
   template <int Items, typename Op>
   void InclusiveScan(T (&in)[Items], T (&out)[Items], Op op) {
     T all;
-    InclusiveScan(in, out, op, all);
+    run<true>(in, out, op, all, nullptr);
   }
   template <int Items, typename Op>
   void InclusiveScan(T (&in)[Items], T (&out)[Items], Op op, T& all) {
-    T before;
-    const bool has_before = scan(sum_of(in, op), before, op, all);
-    T value = in[0];
-    if (has_before) value = op(before, value);
-    spread(in, out, value, op);
+    run<true>(in, out, op, all, nullptr);
   }
   template <int Items, typename Op, typename Prefix>
-    requires requires(Prefix& p, T t) { p(t); }
+    requires kIsCallback<Prefix>
   void InclusiveScan(T (&in)[Items], T (&out)[Items], Op op, Prefix& prefix) {
-    T before, all;
-    const bool has_before = scan(sum_of(in, op), before, op, all);
-    const T first = prefixed(all, prefix);
-    spread(in, out, op(has_before ? op(first, before) : first, in[0]), op);
-  }
-
-  template <typename Op>
-  void ExclusiveScan(T in, T& out, T initial, Op op) {
     T all;
-    ExclusiveScan(in, out, initial, op, all);
+    run<true>(in, out, op, all, nullptr, &prefix);
   }
-  template <typename Op>
-  void ExclusiveScan(T in, T& out, T initial, Op op, T& all) {
-    T before;
-    const bool has_before = scan(in, before, op, all);
-    out = has_before ? op(initial, before) : initial;
+  template <int Items, typename Op>
+  void InclusiveScan(T (&in)[Items], T (&out)[Items], T initial, Op op) {
+    T all;
+    run<true>(in, out, op, all, &initial);
+  }
+  template <int Items, typename Op>
+  void InclusiveScan(T (&in)[Items], T (&out)[Items], T initial, Op op, T& all) {
+    run<true>(in, out, op, all, &initial);
+  }
+  // Without an initial value the first result is not written.
+  template <int Items, typename Op>
+  void ExclusiveScan(T (&in)[Items], T (&out)[Items], Op op) {
+    T all;
+    run<false>(in, out, op, all, nullptr);
+  }
+  template <int Items, typename Op>
+  void ExclusiveScan(T (&in)[Items], T (&out)[Items], Op op, T& all) {
+    run<false>(in, out, op, all, nullptr);
+  }
+  template <int Items, typename Op, typename Prefix>
+    requires kIsCallback<Prefix>
+  void ExclusiveScan(T (&in)[Items], T (&out)[Items], Op op, Prefix& prefix) {
+    T all;
+    run<false>(in, out, op, all, nullptr, &prefix);
   }
   template <int Items, typename Op>
   void ExclusiveScan(T (&in)[Items], T (&out)[Items], T initial, Op op) {
     T all;
-    ExclusiveScan(in, out, initial, op, all);
+    run<false>(in, out, op, all, &initial);
   }
   template <int Items, typename Op>
   void ExclusiveScan(T (&in)[Items], T (&out)[Items], T initial, Op op, T& all) {
-    T before;
-    const bool has_before = scan(sum_of(in, op), before, op, all);
-    T value = has_before ? op(initial, before) : initial;
-    for (int i = 0; i < Items; ++i) {
-      const T own = in[i];
-      out[i] = value;
-      value = op(value, own);
+    run<false>(in, out, op, all, &initial);
+  }
+  template <int Items, typename... A>
+  void InclusiveSum(T (&in)[Items], T (&out)[Items], A&... rest) {
+    InclusiveScan(in, out, cub::Sum(), rest...);
+  }
+  template <int Items, typename... A>
+  void ExclusiveSum(T (&in)[Items], T (&out)[Items], A&... rest) {
+    if constexpr ((kIsCallback<A> || ...)) {
+      ExclusiveScan(in, out, cub::Sum(), rest...);
+    } else {
+      ExclusiveScan(in, out, T(), cub::Sum(), rest...);
     }
   }
 
-  void InclusiveSum(T in, T& out) { InclusiveScan(in, out, cub::Sum()); }
-  void InclusiveSum(T in, T& out, T& all) { InclusiveScan(in, out, cub::Sum(), all); }
-  void ExclusiveSum(T in, T& out) { ExclusiveScan(in, out, T(), cub::Sum()); }
-  void ExclusiveSum(T in, T& out, T& all) { ExclusiveScan(in, out, T(), cub::Sum(), all); }
-  template <int Items>
-  void InclusiveSum(T (&in)[Items], T (&out)[Items]) {
-    InclusiveScan(in, out, cub::Sum());
+  template <typename... A>
+  void InclusiveScan(T in, T& out, A&&... rest) {
+    T items[1] = {in};
+    InclusiveScan(items, items, rest...);
+    out = items[0];
   }
-  template <int Items>
-  void InclusiveSum(T (&in)[Items], T (&out)[Items], T& all) {
-    InclusiveScan(in, out, cub::Sum(), all);
+  template <typename... A>
+  void ExclusiveScan(T in, T& out, A&&... rest) {
+    T items[1] = {in}, results[1] = {out};
+    ExclusiveScan(items, results, rest...);
+    out = results[0];
   }
-  template <int Items>
-  void ExclusiveSum(T (&in)[Items], T (&out)[Items]) {
-    ExclusiveScan(in, out, T(), cub::Sum());
+  template <typename... A>
+  void InclusiveSum(T in, T& out, A&... rest) {
+    InclusiveScan(in, out, cub::Sum(), rest...);
   }
-  template <int Items>
-  void ExclusiveSum(T (&in)[Items], T (&out)[Items], T& all) {
-    ExclusiveScan(in, out, T(), cub::Sum(), all);
+  template <typename... A>
+  void ExclusiveSum(T in, T& out, A&... rest) {
+    T items[1] = {in};
+    ExclusiveSum(items, items, rest...);
+    out = items[0];
   }
 
  private:
@@ -114,21 +112,37 @@ class BlockScan {
     return storage;
   }
 
-  template <int Items, typename Op>
-  static T sum_of(T (&in)[Items], Op& op) {
+  template <bool kIsInclusive, int Items, typename Op, typename Prefix = void>
+  void run(T (&in)[Items], T (&out)[Items], Op& op, T& all, const T* initial, Prefix* prefix = nullptr) {
     T value = in[0];
     for (int i = 1; i < Items; ++i) value = op(value, in[i]);
-    return value;
-  }
-  template <int Items, typename Op>
-  static void spread(T (&in)[Items], T (&out)[Items], T value, Op& op) {
-    out[0] = value;
-    for (int i = 1; i < Items; ++i) {
-      value = op(value, in[i]);
-      out[i] = value;
+    T before;
+    bool has_before = scan(value, before, op, all);
+    T returned;
+    if constexpr (!std::is_void_v<Prefix>) {
+      returned = prefixed(all, *prefix);
+      initial = &returned;
+    }
+    if (initial != nullptr) {
+      if (has_before) {
+        before = op(*initial, before);
+      } else {
+        before = *initial;
+      }
+      has_before = true;
+    }
+    for (int i = 0; i < Items; ++i) {
+      const T own = in[i];
+      if (!kIsInclusive && has_before) out[i] = before;
+      if (has_before) {
+        before = op(before, own);
+      } else {
+        before = own;
+      }
+      has_before = true;
+      if (kIsInclusive) out[i] = before;
     }
   }
-
   // What the threads before this one have together, unless it is the first, and what all have.
   template <typename Op>
   bool scan(const T& in, T& before, Op& op, T& all) {
@@ -150,7 +164,8 @@ class BlockScan {
   template <typename Prefix>
   T prefixed(const T& all, Prefix& prefix) {
     if (loom_cuda::thread_rank() < 32) {
-      const T first = prefix(all);
+      T sum = all;
+      const T first = prefix(sum);
       if (loom_cuda::thread_rank() == 0) storage_.values[kThreads].Alias() = first;
     }
     __syncthreads();

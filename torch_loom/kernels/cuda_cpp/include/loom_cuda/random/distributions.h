@@ -1,6 +1,6 @@
 // Numbers of cuRAND's generators as distributions: uniform in (0, 1], normal by Box and Muller, log-normal,
-// Poisson. The uniform ones have cuRAND's bits; the others are as exact as the host's functions, which CUDA's
-// approximate ones are within a few last bits of.
+// Poisson. The uniform ones have cuRAND's bits; the normal ones are the exact values of those, rounded once, which
+// a GPU's approximate functions are within a few last bits of. Poisson's are of cuRAND's numbers to a mean of 64.
 #pragma once
 
 #include "loom_cuda/math.h"
@@ -10,7 +10,7 @@
 namespace loom_cuda::random {
 
 constexpr float kPerNumber = 2.3283064e-10F;  // 2^-32
-constexpr float kPerTurn = 2.3283064e-10F * 6.2831855F;
+constexpr float kPerTurn = 0x1.921FB4p-30F;  // of 2 pi, as torch's kernels have it
 constexpr double kPerPair = 1.1102230246251565e-16;  // 2^-53
 
 static inline float uniform(unsigned x) { return x * kPerNumber + kPerNumber / 2; }
@@ -20,8 +20,8 @@ static inline unsigned long long pair(unsigned x, unsigned y) {
 static inline double uniform(unsigned x, unsigned y) { return pair(x, y) * kPerPair + kPerPair / 2; }
 
 static inline float2 normal(unsigned x, unsigned y) {
-  const float angle = y * kPerTurn + kPerTurn / 2, length = sqrtf(-2 * logf(uniform(x)));
-  return {sinf(angle) * length, cosf(angle) * length};
+  const double angle = y * kPerTurn + kPerTurn / 2, length = sqrt(-2 * log(static_cast<double>(uniform(x))));
+  return {static_cast<float>(sin(angle) * length), static_cast<float>(cos(angle) * length)};
 }
 static inline double2 normal(const uint4& x) {
   const double turns = pair(x.z, x.w) * (kPerPair * 2) + kPerPair;

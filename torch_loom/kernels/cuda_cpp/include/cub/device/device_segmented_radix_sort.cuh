@@ -1,0 +1,2 @@
+#pragma once
+#include "cub/device/device_segmented_sort.cuh"

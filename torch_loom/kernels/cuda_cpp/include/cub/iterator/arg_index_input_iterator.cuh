@@ -1,0 +1,2 @@
+#pragma once
+#include "cub/iterator/iterators.h"

@@ -1,0 +1,3 @@
+#pragma once
+#include "thrust/reducing.h"
+#include "thrust/selecting.h"

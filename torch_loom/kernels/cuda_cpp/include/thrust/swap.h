@@ -1,0 +1,3 @@
+#pragma once
+#include "thrust/pair.h"
+#include "thrust/transforming.h"
