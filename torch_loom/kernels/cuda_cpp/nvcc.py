@@ -106,9 +106,7 @@ _COMPILE = (
     "-fno-sanitize-recover=integer-divide-by-zero",
 )
 _LATER_STANDARDS = ("20", "2a", "23", "2b", "26", "2c")
-_CHECKED = (
-    *("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=bounds", "-fsanitize-recover=bounds"),
-)
+_CHECKED = ("-DLOOM_CUDA_CHECKED=1", "-g1", "-gdwarf-4", "-fsanitize=bounds", "-fsanitize-recover=bounds")
 # Each access calls a function, and no stack or variable gets a zone of its own.
 _ACCESSES = (
     *("-fsanitize=kernel-address", "-fsanitize-recover=kernel-address"),
