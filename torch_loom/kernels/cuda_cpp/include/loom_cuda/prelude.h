@@ -8,6 +8,19 @@
 #define __CUDACC_EXTENDED_LAMBDA__ 1
 #define __CUDACC_RELAXED_CONSTEXPR__ 1
 
+// C++20's lerp(), which <math.h> puts into the global namespace: many programs have their own of this name.
+#define lerp loom_cuda_std_lerp
+#include <math.h>
+
+#include <cmath>
+#undef lerp
+namespace std {
+template <typename A, typename B, typename T>
+constexpr auto lerp(A a, B b, T t) {
+  return loom_cuda_std_lerp(a, b, t);
+}
+}  // namespace std
+
 // Types have the same numbers as in libraries that know nothing of a second compilation for a device.
 #if __has_include(<c10/util/TypeIndex.h>)
 #include <c10/util/TypeIndex.h>

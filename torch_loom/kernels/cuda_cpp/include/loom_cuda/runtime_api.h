@@ -208,6 +208,25 @@ struct cudaDeviceProp {
   int maxBlocksPerMultiProcessor;
   size_t reservedSharedMemPerBlock;
 };
+enum cudaMemLocationType {
+  cudaMemLocationTypeInvalid = 0,
+  cudaMemLocationTypeDevice = 1,
+  cudaMemLocationTypeHost = 2,
+  cudaMemLocationTypeHostNuma = 3,
+  cudaMemLocationTypeHostNumaCurrent = 4
+};
+struct cudaMemLocation {
+  enum cudaMemLocationType type;
+  int id;
+};
+enum cudaMemoryAdvise {
+  cudaMemAdviseSetReadMostly = 1,
+  cudaMemAdviseUnsetReadMostly = 2,
+  cudaMemAdviseSetPreferredLocation = 3,
+  cudaMemAdviseUnsetPreferredLocation = 4,
+  cudaMemAdviseSetAccessedBy = 5,
+  cudaMemAdviseUnsetAccessedBy = 6
+};
 typedef struct cudaIpcMemHandle_st {
   char reserved[CUDA_IPC_HANDLE_SIZE];
 } cudaIpcMemHandle_t;
@@ -269,8 +288,15 @@ LOOM_CUDART cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, 
 LOOM_CUDART cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 LOOM_CUDART cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes,
                                                  const void* address);
-LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device,
-                                             cudaStream_t stream);
+// Hints where memory should lie, all of which is one here.
+LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, struct cudaMemLocation location,
+                                             unsigned flags, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemPrefetchBatchAsync(void** addresses, size_t* bytes, size_t count,
+                                                  struct cudaMemLocation* locations, size_t* location_starts,
+                                                  size_t num_locations, unsigned long long flags,
+                                                  cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemAdvise(const void* address, size_t bytes, enum cudaMemoryAdvise advice,
+                                      struct cudaMemLocation location);
 
 // --- streams, events ---
 LOOM_CUDART cudaError_t cudaStreamCreate(cudaStream_t* stream);
@@ -292,7 +318,12 @@ LOOM_CUDART cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t
 LOOM_CUDART cudaError_t cudaEventSynchronize(cudaEvent_t event);
 LOOM_CUDART cudaError_t cudaEventQuery(cudaEvent_t event);
 LOOM_CUDART cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+// Memory and events of other processes: cudaErrorNotSupported. Torch shares tensors by means of its own.
 LOOM_CUDART cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event);
+LOOM_CUDART cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventHandle_t handle);
+LOOM_CUDART cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address);
+LOOM_CUDART cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned flags);
+LOOM_CUDART cudaError_t cudaIpcCloseMemHandle(void* address);
 // Graphs keep no objects of the program: cudaErrorNotSupported.
 LOOM_CUDART cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
                                              unsigned count, unsigned flags);

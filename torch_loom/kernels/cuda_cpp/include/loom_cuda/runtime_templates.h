@@ -37,6 +37,15 @@ static inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* fr
   const cudaError_t error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }
+// By the number of a device, as before CUDA 13; -1 is the host.
+static inline cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device,
+                                               cudaStream_t stream = nullptr) {
+  const auto type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
+  return ::cudaMemPrefetchAsync(address, bytes, cudaMemLocation{type, device}, 0, stream);
+}
+static inline cudaError_t cudaMemAdvise(const void* address, size_t bytes, cudaMemoryAdvise advice, int device) {
+  return ::cudaMemAdvise(address, bytes, advice, cudaMemLocation{cudaMemLocationTypeDevice, device});
+}
 static inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
   return ::cudaStreamWaitEvent(stream, event, 0);
 }

@@ -1,6 +1,8 @@
 // CUDA's library of C++ has the names of the host's.
 #pragma once
 
+#include "cuda/rounding.h"
+
 namespace cuda {
 namespace std {
 using namespace ::std;
