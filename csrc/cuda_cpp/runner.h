@@ -150,8 +150,9 @@ class Runner : public loom_cuda_runner {
   bool is_first_ = false;
   bool is_waiting_ = false;  // a thread of the block has waited
   unsigned num_alive_ = 0;
-  // After a barrier, the first thread goes on last: what all read and it then writes, without another
-  // barrier, is a race that no GPU is known to lose. Here, neither.
+  // After a barrier, the first thread goes on last. Published programs (farthest point sampling, as Pointnet2
+  // has it) let all threads read a word that the first one then writes, with no barrier between. The checks
+  // of races find it.
   Queue ready_;
   std::array<Fiber*, kMaxThreads> at_barrier_{};  // by thread
   unsigned num_at_barrier_ = 0;

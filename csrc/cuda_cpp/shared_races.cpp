@@ -17,35 +17,38 @@ void SharedRaces::meet(unsigned warp, unsigned lanes) {
   }
 }
 
-bool SharedRaces::is_before(const Access& earlier, unsigned thread) const noexcept {
-  if (earlier.thread == thread || earlier.barriers != barriers_) return true;
-  return earlier.thread / kLanes == thread / kLanes &&
-         seen_[thread][earlier.thread % kLanes] > earlier.meetings;
+bool SharedRaces::races(const Access& earlier, const Access& access) const noexcept {
+  if (earlier.from == nullptr || earlier.thread == access.thread || earlier.barriers != barriers_)
+    return false;
+  if (!earlier.is_written && !access.is_written) return false;
+  // Two atomics, or two plain writes.
+  if (earlier.is_written && access.is_written && earlier.is_atomic == access.is_atomic) return false;
+  if (earlier.is_atomic && access.is_atomic) return false;
+  return earlier.thread / kLanes != access.thread / kLanes ||
+         seen_[access.thread][earlier.thread % kLanes] <= earlier.meetings;
 }
 
-bool SharedRaces::races(const Access& earlier, const Access& access) const noexcept {
-  return (earlier.bytes & access.bytes) != 0 && !(earlier.is_atomic && access.is_atomic) &&
-         !is_before(earlier, access.thread);
+const SharedRaces::Access* SharedRaces::note(Byte& byte, const Access& access) const noexcept {
+  for (const Access* earlier : {&byte.write, &byte.atomic, &byte.reads[0], &byte.reads[1]}) {
+    if (races(*earlier, access)) return earlier;
+  }
+  if (access.is_written) {
+    (access.is_atomic ? byte.atomic : byte.write) = access;
+  } else {
+    if (byte.reads[0].thread != access.thread) byte.reads[1] = byte.reads[0];
+    byte.reads[0] = access;
+  }
+  return nullptr;
 }
 
 const SharedRaces::Access* SharedRaces::find(Access access, uintptr_t address, size_t bytes) {
   access.barriers = barriers_;
   access.meetings = seen_[access.thread][access.thread % kLanes];
   for (const uintptr_t end = address + bytes; address < end;) {
-    const uintptr_t first = address % kWord, last = std::min(kWord, first + (end - address));
     Word& word = words_[address / kWord];
-    if (word.block != block_) word = {block_, {}, {}};
-    access.bytes = static_cast<uint8_t>(((1U << last) - 1) & ~((1U << first) - 1));
-    address += last - first;
-    if (access.is_written) {
-      for (const Access& read : word.reads) {
-        if (races(read, access)) return &(found_ = read);
-      }
-      word.write = access;
-    } else {
-      if (races(word.write, access)) return &(found_ = word.write);
-      if (word.reads[0].thread != access.thread) word.reads[1] = word.reads[0];
-      word.reads[0] = access;
+    if (word.block != block_) word = {block_, {}};
+    for (const uintptr_t last = std::min(end, (address / kWord + 1) * kWord); address < last; ++address) {
+      if (const Access* const other = note(word.bytes[address % kWord], access)) return &(found_ = *other);
     }
   }
   return nullptr;

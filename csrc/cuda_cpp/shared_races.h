@@ -1,6 +1,7 @@
 // Races between the threads of a block on its shared memory: an access that no barrier, and no function of
-// their warp, puts behind another thread's to the same bytes. One of the two writes, and not both are atomic.
-// Two writes are let through: threads often write the same value.
+// their warp, puts behind another thread's to the same byte. One of the two writes, and not both are atomic.
+// Two plain writes are let through, since threads often write the same value; a plain one and an atomic are
+// not.
 #pragma once
 
 #include <array>
@@ -15,10 +16,9 @@ class SharedRaces {
   struct Access {
     unsigned thread = 0;
     bool is_written = false, is_atomic = false;
-    const void* from = nullptr;  // the code
+    const void* from = nullptr;  // the code; null: there was none
     // When: barriers of the block before it, and meetings of the thread with lanes of its warp.
     uint32_t barriers = 0, meetings = 0;
-    uint8_t bytes = 0;  // a bit for each byte of its word; 0: there was none
   };
 
   void begin_block() noexcept { ++block_; }
@@ -30,15 +30,18 @@ class SharedRaces {
 
  private:
   static constexpr unsigned kLanes = 32, kMostThreads = 1024;
-  static constexpr uintptr_t kWord = 8;
-  // Of a word: the last write, and the last reads of two threads.
-  struct Word {
-    uint64_t block = 0;
-    Access write;
+  static constexpr uintptr_t kWord = 4;
+  // The last plain write, the last atomic, and the last reads of two threads.
+  struct Byte {
+    Access write, atomic;
     std::array<Access, 2> reads;
   };
-  bool is_before(const Access& earlier, unsigned thread) const noexcept;
+  struct Word {
+    uint64_t block = 0;
+    std::array<Byte, kWord> bytes;
+  };
   bool races(const Access& earlier, const Access& access) const noexcept;
+  const Access* note(Byte& byte, const Access& access) const noexcept;
 
   uint64_t block_ = 1;
   uint32_t barriers_ = 0;

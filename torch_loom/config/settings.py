@@ -336,8 +336,9 @@ CLOCK = _choice(
 )
 SANITIZER = _flag(
     "TORCH_LOOM_SANITIZER",
-    meaning="With 1, races between streams are reported from the first use on, and in Triton's kernels races "
-    "between programs, reads of memory that nothing has written, offsets that wrap around.",
+    meaning="With 1, races between streams are reported from the first use on; in Triton's kernels races "
+    "between programs, reads of memory that nothing has written, offsets that wrap around; in CUDA C++ races "
+    "between threads of a block on shared memory.",
 )
 CUDA_SANITIZER = Setting(
     env="TORCH_CUDA_SANITIZER",

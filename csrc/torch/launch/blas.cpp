@@ -50,7 +50,8 @@ cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
     return CUBLAS_STATUS_SUCCESS;
   } catch (const Refused& refused) {
     return refused.status;
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (const c10::OutOfMemoryError& error) {
+    blas_failure() = error.what_without_backtrace();
     return CUBLAS_STATUS_ALLOC_FAILED;
   } catch (const c10::Error& error) {
     blas_failure() = error.what_without_backtrace();
@@ -84,7 +85,9 @@ constexpr cudaDataType kTypeOf = std::is_same_v<T, float>    ? CUDA_R_32F
                                  : std::is_same_v<T, double> ? CUDA_R_64F
                                                              : CUDA_R_16F;
 
+// Memory of the device, as a tensor.
 at::Tensor view(const void* memory, cudaDataType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  expect(c10::multiply_integers(sizes) == 0 || devices().locate(memory).kind == driver::AddressKind::kDevice);
   const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(runtime::current_device()));
   return at::for_blob(const_cast<void*>(memory), sizes)
       .strides(strides)
@@ -175,37 +178,20 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, con
   c.copy_(at::baddbmm(c.to(wide), a.to(wide), b.to(wide), beta, alpha));
 }
 
-struct Product {
-  cublasOperation_t op_a, op_b;
-  int64_t m, n, k, batches;
-  const void *alpha, *beta;
-  cudaDataType scale;  // of alpha and beta
-};
-
-cublasStatus_t gemm(cublasHandle_t handle, const Product& product, const Matrices& a, const Matrices& b,
-                    const Matrices& c) {
-  return on_stream_of(handle, [&] {
-    expect(product.batches >= 0);
-    if (product.m == 0 || product.n == 0 || product.batches == 0) return;
-    multiply(turned(a.batch(product.batches), product.op_a), turned(b.batch(product.batches), product.op_b),
-             c.batch(product.batches), scalar(*handle, product.alpha, product.scale),
-             scalar(*handle, product.beta, product.scale), product.scale);
-  });
-}
-
 cublasStatus_t gemm_strided(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                             int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda,
                             long long stride_a, const void* b, cudaDataType b_type, int ldb,
                             long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc,
                             long long stride_c, int batches, cudaDataType scale) {
-  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  try {
-    return gemm(handle, {op_a, op_b, m, n, k, batches, alpha, beta, scale},
-                stored(a, a_type, op_a, m, k, lda, stride_a), stored(b, b_type, op_b, k, n, ldb, stride_b),
-                stored(c, c_type, CUBLAS_OP_N, m, n, ldc, stride_c));
-  } catch (const Refused& refused) {
-    return refused.status;
-  }
+  return on_stream_of(handle, [&] {
+    const Matrices of_a = stored(a, a_type, op_a, m, k, lda, stride_a);
+    const Matrices of_b = stored(b, b_type, op_b, k, n, ldb, stride_b);
+    const Matrices of_c = stored(c, c_type, CUBLAS_OP_N, m, n, ldc, stride_c);
+    expect(batches >= 0);
+    if (m == 0 || n == 0 || batches == 0) return;
+    multiply(turned(of_a.batch(batches), op_a), turned(of_b.batch(batches), op_b), of_c.batch(batches),
+             scalar(*handle, alpha, scale), scalar(*handle, beta, scale), scale);
+  });
 }
 
 // The addresses of a batch's matrices. They are in device memory: the host waits for them.
@@ -214,7 +200,8 @@ std::vector<void*> addresses(const cublasContext& handle, const void* const* at,
   TORCH_CHECK(cudaMemcpyAsync(found.data(), at, found.size() * sizeof(void*), cudaMemcpyDefault,
                               handle.stream) == cudaSuccess &&
                   cudaStreamSynchronize(handle.stream) == cudaSuccess,
-              "cublas: the addresses of a batch's matrices cannot be read");
+              "the host reads the addresses of a batch's matrices, which cannot be captured: "
+              "call cublasGemmStridedBatched");
   return found;
 }
 

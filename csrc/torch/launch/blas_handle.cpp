@@ -85,7 +85,8 @@ namespace blas {
 // What PyTorch's check of a status throws with.
 const char* _cublasGetErrorEnum(cublasStatus_t error) {
   const std::string& why = loom::glue::blas_failure();
-  if (error != CUBLAS_STATUS_EXECUTION_FAILED || why.empty()) return cublasGetStatusName(error);
+  if (why.empty() || (error != CUBLAS_STATUS_EXECUTION_FAILED && error != CUBLAS_STATUS_ALLOC_FAILED))
+    return cublasGetStatusName(error);
   static thread_local std::string text;
   text = std::string(cublasGetStatusName(error)) + " (" + why + ")";
   return text.c_str();

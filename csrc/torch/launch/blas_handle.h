@@ -8,7 +8,7 @@
 struct cublasContext {
   cudaStream_t stream = nullptr;  // null: the default stream of the device that is current
   cublasPointerMode_t pointer_mode = CUBLAS_POINTER_MODE_HOST;
-  cublasMath_t math = CUBLAS_DEFAULT_MATH;  // kept for who asks: torch's own settings decide
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;  // for cublasGetMathMode(): torch's own settings decide
 };
 
 namespace loom::glue {

@@ -1,12 +1,17 @@
 // What libtorch_cuda would export of CUDA's generator: extensions draw from it in kernels of their own. The
-// generator behind the pointer is the device's own; its class is PyTorch's by name alone, so no member of
-// that class may be looked at here.
+// pointer is really to a LoomGenerator: no field of CUDAGeneratorImpl is there.
 #include <ATen/cuda/CUDAGeneratorImpl.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "runtime/capture.h"
 #include "torch/core/device.h"
 #include "torch/core/generator.h"
 #include "torch/dispatch/graph.h"
+#include "torch/launch/launch.h"
 
 namespace loom::glue {
 
@@ -23,7 +28,34 @@ bool is_captured(int device) {
   return runtime::capture::is_underway() && runtime::is_captured(runtime::current_stream_of(device));
 }
 
+// Where graphs keep what their kernels read the generator's state from.
+struct CapturedStarts {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<const CapturedRandom>> all;
+};
+CapturedStarts& captured_starts() {
+  static auto* starts = new CapturedStarts;
+  return *starts;
+}
+
+void remember(const std::shared_ptr<const CapturedRandom>& start) {
+  CapturedStarts& starts = captured_starts();
+  const std::lock_guard<std::mutex> lock(starts.mutex);
+  std::erase_if(starts.all, [&](const auto& each) { return each.expired() || each.lock() == start; });
+  starts.all.push_back(start);
+}
+
 }  // namespace
+
+bool is_captured_random(uintptr_t address, size_t bytes) {
+  CapturedStarts& starts = captured_starts();
+  const std::lock_guard<std::mutex> lock(starts.mutex);
+  return std::any_of(starts.all.begin(), starts.all.end(), [&](const auto& each) {
+    const auto start = each.lock();
+    const auto first = reinterpret_cast<uintptr_t>(start.get());
+    return start != nullptr && address >= first && address + bytes <= first + sizeof(CapturedRandom);
+  });
+}
 
 }  // namespace loom::glue
 
@@ -43,6 +75,7 @@ PhiloxCudaState CUDAGeneratorImpl::philox_cuda_state(uint64_t increment) {
   // Where a replay writes its start; the graph keeps it.
   const at::Generator source(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(&generator));
   const CapturedDraw draw = captured_draw(source, device, "philox_cuda_state", rounded(increment));
+  remember(draw.random);
   auto* const start = const_cast<CapturedRandom*>(draw.random.get());
   return {reinterpret_cast<int64_t*>(&start->seed), reinterpret_cast<int64_t*>(&start->offset), draw.offset};
 }

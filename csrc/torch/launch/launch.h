@@ -37,6 +37,9 @@ KernelRange allocation_around(uintptr_t address);
 void note_allocation(void* address, size_t bytes);
 bool forget_allocation(void* address);
 
+// Whether memory is the state that a graph gives its kernels for PyTorch's generator.
+bool is_captured_random(uintptr_t address, size_t bytes);
+
 // The stream that a cudaStream_t names; a device of −1 when there is none. Null and CUDA's two handles for
 // default streams are the current device's default stream.
 runtime::StreamRef stream_of(const void* handle);

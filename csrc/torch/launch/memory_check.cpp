@@ -155,6 +155,7 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
     *known = search.found;
     return;
   }
+  if (is_captured_random(address, bytes)) return;
   const auto shared = reinterpret_cast<uintptr_t>(runner->shared);
   std::string where = "no memory of a device";
   if (address + 65536 > shared && address < shared + runner->shared_bytes + 65536) {

@@ -51,8 +51,9 @@ def test_libraries_of_cuda(tmp_path: Path) -> None:
     """cuBLAS, PyTorch's generator, kernels by address, variables that two sources call alike."""
     for file in (PROGRAMS / "libraries").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    run(["setup.py", "build_ext", "--inplace"], tmp_path)
-    assert run(["use.py"], tmp_path).stdout.splitlines()[-1] == "done"
+    checks = {"TORCH_LOOM_CHECK_KERNELS": "1"}
+    run(["setup.py", "build_ext", "--inplace"], tmp_path, **checks)
+    assert run(["use.py"], tmp_path, **checks).stdout.splitlines()[-1] == "done"
 
 
 def test_nvcc_names_what_it_refuses(tmp_path: Path) -> None:

@@ -134,6 +134,11 @@ def test_inline_ptx(code: str, made: str) -> None:
             2,
             r"inline PTX 'mma\.sync",
         ),
+        (
+            'void f() { asm("red.global.add.v4.f32 [%0], {%1, %1, %1, %1};" :: "l"(p), "f"(x)); }',
+            1,
+            r"inline PTX 'red\.global\.add\.v4\.f32",
+        ),
         ("\n\nfloat f() { return tex2D<float>(t, 0, 0); }", 3, "textures"),
         ("nvcuda::wmma::fragment<int> f;", 1, "wmma"),
         ("void f() { extern __loom_shared__ float x; }", 1, "declares an array"),
@@ -185,6 +190,10 @@ def test_options_of_nvcc() -> None:
         ("__loom_device__ int A::member = 3;", "int A::member = 3;"),
         ("auto l = [=] __loom_device__ (int i) { return i; };", "auto l = [=] (int i) { return i; };"),
         ("struct S { __loom_device__ int x; };", "struct S { int x; };"),
+        ("template <> __loom_device__ int v<3> = 4;", "template <> int v<3> = 4;"),
+        ("template <int n> __loom_device__ int v = 4;", "template <int n> static int v = 4;"),
+        ("__loom_device__ alignas(16) float x[4];", "alignas(16) static float x[4];"),
+        ("__loom_device__ T<(1 < 2)> x;", "static T<(1 < 2)> x;"),
     ],
 )
 def test_variables_of_the_device_are_their_files_own(code: str, made: str) -> None:
@@ -198,12 +207,20 @@ def test_variables_of_the_device_are_their_files_own(code: str, made: str) -> No
         ("p = (const void *)&k<int>;", "p = ::loom_cuda::kernel_address(k<int>);"),
         ("p = reinterpret_cast<void*>(k<int>);", "p = ::loom_cuda::kernel_address(k<int>);"),
         ("p = (void*)other;", "p = (void*)other;"),
+        ("p = (void*)k.data();", "p = (void*)k.data();"),
         ("cudaLaunchKernel((void*)k<int>, g, b, a);", "cudaLaunchKernel(k<int>, g, b, a);"),
     ],
 )
 def test_addresses_of_kernels(code: str, made: str) -> None:
     kernel = "template <typename T> __loom_global__ void k(T* x) {} "
     assert flat(rewrite(kernel + code)) == flat(kernel.replace("__loom_global__ ", "") + made)
+
+
+def test_variables_that_other_sources_know() -> None:
+    assert flat(rewrite("__loom_device__ int a = 3;", is_relocatable=True)) == "int a = 3;"
+    for options in ("-rdc=true", "-rdc true", "--relocatable-device-code=true", "-dc"):
+        assert nvcc.parse([*options.split(), "a.cu"]).is_relocatable
+    assert not nvcc.parse(["-rdc=false", "-c", "a.cu"]).is_relocatable
 
 
 def test_shared_memory_of_the_sources_that_exist() -> None:

@@ -41,7 +41,7 @@ def values() -> tuple[torch.Tensor, torch.Tensor]:
     [
         (
             "no_barrier",
-            r"thread \(1, 0, 0\) reads 4 bytes at code:{line}, which thread \(0, 0, 0\) has written at code:",
+            r"thread \(1, 0, 0\) writes 4 bytes.*which thread \(0, 0, 0\) has read at code:{line}",
         ),
         (
             "no_second_barrier",
@@ -51,6 +51,16 @@ def values() -> tuple[torch.Tensor, torch.Tensor]:
             "warp_in_step",
             r"code:{line}, which thread \(\d+, 0, 0\) has (?:read|written) at code:{line}: no barrier",
         ),
+        (
+            "odd_element",
+            r"thread \(63, 0, 0\) reads 4 bytes at code:{line}, which thread \(3, 0, 0\) has written",
+        ),
+        (
+            "last_byte",
+            r"thread \(63, 0, 0\) writes 1 bytes at code:{line}, which thread \(7, 0, 0\) has read",
+        ),
+        # By a function of the headers, whose line is theirs.
+        ("zeroed_beside_atomics", r"thread \(1, 0, 0\) writes 4 bytes.*which thread \(0, 0, 0\) has written"),
         (
             "plain_count",
             r"reads 4 bytes at code:{line}, which thread \(\d+, 0, 0\) has written at code:{line}",

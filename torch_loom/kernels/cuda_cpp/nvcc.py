@@ -27,7 +27,7 @@ _IGNORED_WITH_VALUE = {
     *("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code"),
     *("-Xptxas", "--ptxas-options", "-Xcudafe", "-Xnvlink", "-Xfatbin", "-maxrregcount", "--maxrregcount"),
     *("-ccbin", "--compiler-bindir", "-t", "--threads", "-diag-suppress", "--diag-suppress", "-lineinfo="),
-    *("--default-stream", "-default-stream", "-rdc", "--relocatable-device-code", "-std=", "--maxrregcount="),
+    *("--default-stream", "-default-stream", "-std=", "--maxrregcount="),
     *("--keep-dir", "-keep-dir", "--libdevice-directory", "-ldir", "-Xarchive", "--archive-options"),
     *("-split-compile", "--split-compile", "-cudart", "--cudart", "-diag-error", "--diag-error"),
 }
@@ -40,10 +40,9 @@ _IGNORED = (
         "--resource-usage",
         "-keep",
         "--keep",
-        "-dc",
         "-dlto",
     ),
-    *("--relocatable-device-code", "-rdc", "-gencode", "--generate-code", "-arch", "--gpu-arch", "-code"),
+    *("-gencode", "--generate-code", "-arch", "--gpu-arch", "-code"),
     *("--ptxas-options", "-Xptxas", "-Xcudafe", "--threads", "-t=", "--maxrregcount", "-maxrregcount"),
     *(
         "--diag",
@@ -129,6 +128,7 @@ class Command:
         compile: options of the compiler.
         link: options of the linker.
         is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
+        is_relocatable: whether variables of the device are known to other sources.
     """
 
     sources: list[str] = field(default_factory=list)
@@ -140,6 +140,7 @@ class Command:
     link: list[str] = field(default_factory=list)
     is_checked: bool = False
     finds_races: bool = False
+    is_relocatable: bool = False
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -177,8 +178,12 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         command.is_checked = command.finds_races = True
     elif word in ("-o", "--output-file"):
         command.output = value()
-    elif word in ("-c", "--compile", "-dc", "--device-c"):
+    elif word in ("-c", "--compile"):
         command.compiles = True
+    elif word in ("-dc", "--device-c"):
+        command.compiles = command.is_relocatable = True
+    elif word.partition("=")[0] in ("-rdc", "--relocatable-device-code"):
+        command.is_relocatable = (word.partition("=")[2] or value()) == "true"
     elif word in ("-shared", "--shared"):
         command.links = True
     elif word in ("-x", "--x"):
@@ -268,7 +273,8 @@ def compile_source(source: str, output: Path, command: Command) -> None:
         if "-MD" in includes and "-MT" not in includes:
             includes += ["-MT", str(output)]
         _run([*cxx, "-E", "-x", "c++", *options, *includes, source, "-o", str(text)])
-        rewritten = rewrite(text.read_text(encoding="utf-8", errors="surrogateescape"))
+        preprocessed = text.read_text(encoding="utf-8", errors="surrogateescape")
+        rewritten = rewrite(preprocessed, is_relocatable=command.is_relocatable)
         text.write_text(rewritten, encoding="utf-8", errors="surrogateescape")
         defines = [option for option in options if not option.startswith("-D")]
         _run([*cxx, "-c", "-x", "c++-cpp-output", "-fpreprocessed", *defines, str(text), "-o", str(output)])

@@ -217,7 +217,8 @@ def _atomic(opcode: str, given: list[str], kinds: list[str], text: str) -> str:
     function = next((_ATOMICS[kind] for kind in kinds if kind in _ATOMICS), None)
     to = given[:1] if opcode == "atom" else []
     address, values = given[len(to) : len(to) + 1], given[len(to) + 1 :]
-    if function is None or not address or len(values) != (2 if function == "atomicCAS" else 1):
+    is_known = function is not None and kinds[-1] in _POINTEES and not {"v2", "v4", "v8"} & set(kinds)
+    if not is_known or not address or len(values) != (2 if function == "atomicCAS" else 1):
         raise UnknownInstructionError(repr(text))
     kind = _pointee(kinds)
     assigned = f"{to[0]} = " if to else ""

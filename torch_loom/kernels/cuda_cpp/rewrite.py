@@ -34,6 +34,7 @@ _ATTRIBUTE = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
 _ARRAY = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[[^\]]*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
+_STANDS_FIRST = re.compile(r"(?:\s*(?:alignas\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\])\s*)+")
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
 _MOST_SHARED = 1 << 20
@@ -102,11 +103,12 @@ class Lines:
         return Place(file, line + self._text.count("\n", self._ends[number] + 1, position), is_system)
 
 
-def rewrite(text: str) -> str:
+def rewrite(text: str, *, is_relocatable: bool = False) -> str:
     """Return C++ of the same meaning, with the same lines.
 
     Args:
         text: what the preprocessor returns, with its line markers.
+        is_relocatable: whether other sources know the device's variables, as under nvcc's ``-rdc=true``.
 
     Raises:
         RefusedError: the source needs what there is not here.
@@ -119,7 +121,7 @@ def rewrite(text: str) -> str:
     edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
     edits += _addresses(text, [(begin, end) for begin, end, _ in edits])
     edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
-    edits += _variables(text, lines)
+    edits += _variables(text, lines, is_relocatable)
     return _apply(text, edits)
 
 
@@ -260,7 +262,7 @@ def _addresses(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, i
     for found in _CAST_TO_POINTER.finditer(text):
         begin, end = found.span()
         name = _NAME.match(text, end)
-        if name is None or name["last"] not in kernels:
+        if name is None or name["last"] not in kernels or text.startswith((".", "->", "[", "("), name.end()):
             continue
         before = bisect.bisect_right(begins, (begin, len(text))) - 1
         if before >= 0 and begins[before][1] > begin:
@@ -360,7 +362,7 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
     for found in _SHARED.finditer(text):
         begin, end = found.span()
         if found[1] is None and found[2] is None:
-            yield begin, end, "static thread_local"
+            yield from _specified(text, begin, end, "static thread_local")
             yield from _noted(text, end)
             continue
         closing = text.find(";", end)
@@ -413,12 +415,21 @@ def _declarators(declared: str) -> Iterator[str]:
     yield declared[begin:]
 
 
-def _variables(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+def _variables(text: str, lines: Lines, is_relocatable: bool) -> Iterator[tuple[int, int, str]]:
     """Variables of the device belong to their source file: others may have some of the same name."""
     for found in _ON_DEVICE.finditer(text):
         begin, end = found.span()
         is_own = _declares_variable(text, begin, end) and not lines.at(begin).is_system
-        yield begin, end, "static" if is_own and not _is_in_function(text, begin) else ""
+        if is_own and not is_relocatable and not _is_in_function(text, begin):
+            yield from _specified(text, begin, end, "static")
+        else:
+            yield begin, end, ""
+
+
+def _specified(text: str, begin: int, end: int, words: str) -> Iterator[tuple[int, int, str]]:
+    """Words in place of a marker; behind what must stand first."""
+    first = _STANDS_FIRST.match(text, end)
+    yield begin, end if first is None else first.end(), words if first is None else f"{first[0]} {words} "
 
 
 def _declares_variable(text: str, begin: int, end: int) -> bool:
@@ -430,8 +441,10 @@ def _declares_variable(text: str, begin: int, end: int) -> bool:
         at = _skip_templates(declared, at + 1) + 1 if declared[at] == "<" else at + 1
     if declared[at : at + 1] not in (";", "=", "[") or declared.startswith("[[", at):
         return False
-    before = re.split(r"[;{}>]", text[max(0, begin - 200) : begin])[-1] + declared[:at]
-    return _NO_OWN_VARIABLE.search(before) is None
+    before = re.split(r"[;{}]", text[max(0, begin - 200) : begin])[-1]
+    return _NO_OWN_VARIABLE.search(before[before.rfind(">") + 1 :] + declared[:at]) is None and not (
+        re.search(r"\btemplate\s*<\s*>\s*$", before)
+    )
 
 
 def _is_in_function(text: str, at: int) -> bool:

@@ -109,3 +109,24 @@ __global__ void by_shuffles(const int* v, int* out) {
   const int next = __shfl_down_sync(0xffffffff, v[t], 1);
   if (t % 32 < 31) out[t] = next - s[t + 1];
 }
+
+// Each byte of shared memory is looked at for itself.
+__global__ void odd_element(const int* v, int* out) {
+  __shared__ int s[64];
+  s[threadIdx.x] = v[threadIdx.x];
+  if (threadIdx.x == 63) out[0] = s[3];  // odd_element
+}
+__global__ void last_byte(const int* v, int* out) {
+  __shared__ char s[64];
+  s[threadIdx.x] = static_cast<char>(v[threadIdx.x]);
+  __syncthreads();
+  out[threadIdx.x] = s[threadIdx.x];
+  if (threadIdx.x == 63) s[7] = 9;  // last_byte
+}
+__global__ void zeroed_beside_atomics(const int* v, int* out) {
+  __shared__ int count;
+  if (threadIdx.x == 0) count = 0;
+  atomicAdd(&count, v[threadIdx.x] > 8);  // zeroed_beside_atomics
+  __syncthreads();
+  out[threadIdx.x] = count;
+}

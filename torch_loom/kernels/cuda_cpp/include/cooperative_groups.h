@@ -98,7 +98,7 @@ class thread_block_tile {
 
  public:
   thread_block_tile() = default;
-  // Of what it is a part does not matter.
+  // Tiles convert whatever their parent group is.
   template <typename Other>
   thread_block_tile(const thread_block_tile<N, Other>&) {}
   static void sync() { __syncwarp(mask()); }

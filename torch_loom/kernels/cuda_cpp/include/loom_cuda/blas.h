@@ -88,11 +88,13 @@ LOOM_CUDART cublasStatus_t cublasGemmStridedBatchedEx(
     cudaDataType b_type, int ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc,
     long long stride_c, int batches, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 // The matrices of a batch by an array of their addresses in device memory, which the host waits for.
-LOOM_CUDART cublasStatus_t cublasGemmBatchedEx(
-    cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-    const void* alpha, const void* const a[], cudaDataType a_type, int lda, const void* const b[],
-    cudaDataType b_type, int ldb, const void* beta, void* const c[], cudaDataType c_type, int ldc, int batches,
-    cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
+LOOM_CUDART cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                               cublasOperation_t op_b, int m, int n, int k, const void* alpha,
+                                               const void* const a[], cudaDataType a_type, int lda,
+                                               const void* const b[], cudaDataType b_type, int ldb,
+                                               const void* beta, void* const c[], cudaDataType c_type,
+                                               int ldc, int batches, cublasComputeType_t compute,
+                                               cublasGemmAlgo_t algorithm);
 #ifdef __cplusplus
 // As in CUDA 10, where the type of the sums was one of the data types.
 static inline cublasComputeType_t loom_cuda_sums(cudaDataType type) {
@@ -101,48 +103,48 @@ static inline cublasComputeType_t loom_cuda_sums(cudaDataType type) {
          : type == CUDA_R_32I ? CUBLAS_COMPUTE_32I
                               : CUBLAS_COMPUTE_32F;
 }
-static inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
-                                          int m, int n, int k, const void* alpha, const void* a,
-                                          cudaDataType a_type, int lda, const void* b, cudaDataType b_type,
-                                          int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
-                                          cudaDataType sums, cublasGemmAlgo_t algorithm) {
-  return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc,
-                      loom_cuda_sums(sums), algorithm);
+static inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                          cublasOperation_t op_b, int m, int n, int k, const void* alpha,
+                                          const void* a, cudaDataType a_type, int lda, const void* b,
+                                          cudaDataType b_type, int ldb, const void* beta, void* c,
+                                          cudaDataType c_type, int ldc, cudaDataType sums,
+                                          cublasGemmAlgo_t algorithm) {
+  return cublasGemmEx(handle, op_a, op_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type,
+                      ldc, loom_cuda_sums(sums), algorithm);
 }
 static inline cublasStatus_t cublasGemmStridedBatchedEx(
     cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
     const void* alpha, const void* a, cudaDataType a_type, int lda, long long stride_a, const void* b,
     cudaDataType b_type, int ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc,
     long long stride_c, int batches, cudaDataType sums, cublasGemmAlgo_t algorithm) {
-  return cublasGemmStridedBatchedEx(handle, op_a, op_b, m, n, k, alpha, a, a_type, lda, stride_a, b, b_type, ldb,
-                                    stride_b, beta, c, c_type, ldc, stride_c, batches, loom_cuda_sums(sums),
-                                    algorithm);
+  return cublasGemmStridedBatchedEx(handle, op_a, op_b, m, n, k, alpha, a, a_type, lda, stride_a, b, b_type,
+                                    ldb, stride_b, beta, c, c_type, ldc, stride_c, batches,
+                                    loom_cuda_sums(sums), algorithm);
 }
 #endif
 
-#define LOOM_CUDA_BLAS_GEMM(X, T)                                                                              \
-  LOOM_CUDART cublasStatus_t cublas##X##gemm_v2(cublasHandle_t handle, cublasOperation_t op_a,                 \
-                                                cublasOperation_t op_b, int m, int n, int k, const T* alpha,   \
-                                                const T* a, int lda, const T* b, int ldb, const T* beta, T* c, \
-                                                int ldc);                                                      \
-  LOOM_CUDART cublasStatus_t cublas##X##gemmStridedBatched(                                                    \
-      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,              \
-      const T* alpha, const T* a, int lda, long long stride_a, const T* b, int ldb, long long stride_b,        \
-      const T* beta, T* c, int ldc, long long stride_c, int batches);                                          \
-  LOOM_CUDART cublasStatus_t cublas##X##gemmBatched(                                                           \
-      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,              \
-      const T* alpha, const T* const a[], int lda, const T* const b[], int ldb, const T* beta, T* const c[],   \
+#define LOOM_CUDA_BLAS_GEMM(X, T)                                                                            \
+  LOOM_CUDART cublasStatus_t cublas##X##gemm_v2(                                                             \
+      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,            \
+      const T* alpha, const T* a, int lda, const T* b, int ldb, const T* beta, T* c, int ldc);               \
+  LOOM_CUDART cublasStatus_t cublas##X##gemmStridedBatched(                                                  \
+      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,            \
+      const T* alpha, const T* a, int lda, long long stride_a, const T* b, int ldb, long long stride_b,      \
+      const T* beta, T* c, int ldc, long long stride_c, int batches);                                        \
+  LOOM_CUDART cublasStatus_t cublas##X##gemmBatched(                                                         \
+      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,            \
+      const T* alpha, const T* const a[], int lda, const T* const b[], int ldb, const T* beta, T* const c[], \
       int ldc, int batches);
 #define LOOM_CUDA_BLAS_VECTORS(X, T)                                                                         \
   LOOM_CUDART cublasStatus_t cublas##X##gemv_v2(cublasHandle_t handle, cublasOperation_t op, int m, int n,   \
                                                 const T* alpha, const T* a, int lda, const T* x, int x_step, \
                                                 const T* beta, T* y, int y_step);                            \
   LOOM_CUDART cublasStatus_t cublas##X##ger_v2(cublasHandle_t handle, int m, int n, const T* alpha,          \
-                                               const T* x, int x_step, const T* y, int y_step, T* a, int lda); \
-  LOOM_CUDART cublasStatus_t cublas##X##geam(cublasHandle_t handle, cublasOperation_t op_a,                  \
-                                             cublasOperation_t op_b, int m, int n, const T* alpha,           \
-                                             const T* a, int lda, const T* beta, const T* b, int ldb, T* c,  \
-                                             int ldc);                                                       \
+                                               const T* x, int x_step, const T* y, int y_step, T* a,         \
+                                               int lda);                                                     \
+  LOOM_CUDART cublasStatus_t cublas##X##geam(                                                                \
+      cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, const T* alpha,   \
+      const T* a, int lda, const T* beta, const T* b, int ldb, T* c, int ldc);                               \
   LOOM_CUDART cublasStatus_t cublas##X##axpy_v2(cublasHandle_t handle, int n, const T* alpha, const T* x,    \
                                                 int x_step, T* y, int y_step);                               \
   LOOM_CUDART cublasStatus_t cublas##X##scal_v2(cublasHandle_t handle, int n, const T* alpha, T* x,          \

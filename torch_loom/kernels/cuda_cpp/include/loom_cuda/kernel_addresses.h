@@ -49,7 +49,8 @@ static inline cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 b
                                            size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
   return loom_cuda::kernel_addresses().launch(kernel, {grid, block, values, shared_bytes, stream, false});
 }
-static inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** values,
-                                                      size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+static inline cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block,
+                                                      void** values, size_t shared_bytes = 0,
+                                                      cudaStream_t stream = nullptr) {
   return loom_cuda::kernel_addresses().launch(kernel, {grid, block, values, shared_bytes, stream, true});
 }

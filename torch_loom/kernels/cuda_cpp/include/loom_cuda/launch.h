@@ -45,6 +45,7 @@ struct Closure {
     runner = to;
 #ifdef LOOM_CUDA_CHECKED
     for (loom_cuda_range& range : known_ranges) range = {1, 0};  // of an earlier launch
+    unchecked_depth = 0;                                         // one that failed left its objects behind
 #endif
 #ifdef LOOM_CUDA_RACES
     num_shared = 0;

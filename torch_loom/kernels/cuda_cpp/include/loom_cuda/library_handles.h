@@ -1,5 +1,4 @@
-// Names of NVIDIA's libraries that PyTorch's headers mention. Nothing stands behind them: torch's own
-// functions compute the same on these devices.
+// Names that PyTorch's headers mention of those of NVIDIA's libraries that are not here.
 #pragma once
 
 #include "loom_cuda/runtime_api.h"

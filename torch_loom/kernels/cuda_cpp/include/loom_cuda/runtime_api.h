@@ -289,8 +289,9 @@ LOOM_CUDART cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 LOOM_CUDART cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes,
                                                  const void* address);
 // Hints where memory should lie, all of which is one here.
-LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, struct cudaMemLocation location,
-                                             unsigned flags, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes,
+                                             struct cudaMemLocation location, unsigned flags,
+                                             cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaMemPrefetchBatchAsync(void** addresses, size_t* bytes, size_t count,
                                                   struct cudaMemLocation* locations, size_t* location_starts,
                                                   size_t num_locations, unsigned long long flags,

@@ -43,7 +43,8 @@ static inline cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes
   const auto type = device < 0 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
   return ::cudaMemPrefetchAsync(address, bytes, cudaMemLocation{type, device}, 0, stream);
 }
-static inline cudaError_t cudaMemAdvise(const void* address, size_t bytes, cudaMemoryAdvise advice, int device) {
+static inline cudaError_t cudaMemAdvise(const void* address, size_t bytes, cudaMemoryAdvise advice,
+                                        int device) {
   return ::cudaMemAdvise(address, bytes, advice, cudaMemLocation{cudaMemLocationTypeDevice, device});
 }
 static inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
@@ -184,6 +185,11 @@ static inline void* kernel_address(void (*kernel)(P...)) {
   });
   return address;
 }
+// A variable that has a kernel's name.
+template <typename T, typename = std::enable_if_t<!std::is_function_v<T>>>
+static inline void* kernel_address(T* pointer) {
+  return const_cast<std::remove_cv_t<T>*>(pointer);
+}
 }  // namespace loom_cuda
 
 enum cudaLaunchAttributeID {
@@ -229,7 +235,7 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, v
       return cudaErrorNotSupported;
   }
   return static_cast<cudaError_t>(loom_cuda::launch(
-      "kernel", "", configuration,
-      [kernel](auto... value) { kernel(value...); }, static_cast<P>(std::forward<Given>(given))...));
+      "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
+      static_cast<P>(std::forward<Given>(given))...));
 }
 #endif

@@ -1,6 +1,7 @@
 // Numbers of cuRAND's generators as distributions: uniform in (0, 1], normal by Box and Muller, log-normal,
-// Poisson. The uniform ones have cuRAND's bits; the normal ones are the exact values of those, rounded once, which
-// a GPU's approximate functions are within a few last bits of. Poisson's are of cuRAND's numbers to a mean of 64.
+// Poisson. The uniform ones have cuRAND's bits; the normal ones are the exact values of those, rounded once,
+// which a GPU's approximate functions are within a few last bits of. Poisson's are of cuRAND's numbers to a
+// mean of 64.
 #pragma once
 
 #include "loom_cuda/math.h"
@@ -9,8 +10,8 @@
 
 namespace loom_cuda::random {
 
-constexpr float kPerNumber = 2.3283064e-10F;  // 2^-32
-constexpr float kPerTurn = 0x1.921FB4p-30F;  // of 2 pi, as torch's kernels have it
+constexpr float kPerNumber = 2.3283064e-10F;         // 2^-32
+constexpr float kPerTurn = 0x1.921FB4p-30F;          // of 2 pi, as torch's kernels have it
 constexpr double kPerPair = 1.1102230246251565e-16;  // 2^-53
 
 static inline float uniform(unsigned x) { return x * kPerNumber + kPerNumber / 2; }
@@ -67,51 +68,51 @@ static inline unsigned poisson(State* state, double mean) {
 
 }  // namespace loom_cuda::random
 
-#define LOOM_CUDA_DISTRIBUTIONS(State)                                                              \
+#define LOOM_CUDA_DISTRIBUTIONS(State)                                                                   \
   static inline float curand_uniform(State* state) { return loom_cuda::random::uniform(curand(state)); } \
-  static inline double curand_uniform_double(State* state) {                                        \
-    const unsigned x = curand(state), y = curand(state);                                            \
-    return loom_cuda::random::uniform(x, y);                                                        \
-  }                                                                                                 \
-  static inline float2 curand_normal2(State* state) {                                               \
-    const unsigned x = curand(state), y = curand(state);                                            \
-    return loom_cuda::random::normal(x, y);                                                         \
-  }                                                                                                 \
-  static inline double2 curand_normal2_double(State* state) {                                       \
-    return loom_cuda::random::normal(loom_cuda::random::four(state));                               \
-  }                                                                                                 \
-  static inline float curand_normal(State* state) {                                                 \
-    if (state->boxmuller_flag != 0) {                                                               \
-      state->boxmuller_flag = 0;                                                                    \
-      return state->boxmuller_extra;                                                                \
-    }                                                                                               \
-    const float2 both = curand_normal2(state);                                                      \
-    state->boxmuller_flag = loom_cuda::random::kHasExtra;                                           \
-    state->boxmuller_extra = both.y;                                                                \
-    return both.x;                                                                                  \
-  }                                                                                                 \
-  static inline double curand_normal_double(State* state) {                                         \
-    if (state->boxmuller_flag_double != 0) {                                                        \
-      state->boxmuller_flag_double = 0;                                                             \
-      return state->boxmuller_extra_double;                                                         \
-    }                                                                                               \
-    const double2 both = curand_normal2_double(state);                                              \
-    state->boxmuller_flag_double = loom_cuda::random::kHasExtra;                                    \
-    state->boxmuller_extra_double = both.y;                                                         \
-    return both.x;                                                                                  \
-  }                                                                                                 \
-  static inline float curand_log_normal(State* state, float mean, float deviation) {                \
-    return expf(mean + deviation * curand_normal(state));                                           \
-  }                                                                                                 \
-  static inline double curand_log_normal_double(State* state, double mean, double deviation) {      \
-    return exp(mean + deviation * curand_normal_double(state));                                     \
-  }                                                                                                 \
-  static inline float2 curand_log_normal2(State* state, float mean, float deviation) {              \
-    const float2 both = curand_normal2(state);                                                      \
-    return {expf(mean + deviation * both.x), expf(mean + deviation * both.y)};                      \
-  }                                                                                                 \
-  static inline unsigned curand_poisson(State* state, double mean) {                                \
-    return loom_cuda::random::poisson(state, mean);                                                 \
+  static inline double curand_uniform_double(State* state) {                                             \
+    const unsigned x = curand(state), y = curand(state);                                                 \
+    return loom_cuda::random::uniform(x, y);                                                             \
+  }                                                                                                      \
+  static inline float2 curand_normal2(State* state) {                                                    \
+    const unsigned x = curand(state), y = curand(state);                                                 \
+    return loom_cuda::random::normal(x, y);                                                              \
+  }                                                                                                      \
+  static inline double2 curand_normal2_double(State* state) {                                            \
+    return loom_cuda::random::normal(loom_cuda::random::four(state));                                    \
+  }                                                                                                      \
+  static inline float curand_normal(State* state) {                                                      \
+    if (state->boxmuller_flag != 0) {                                                                    \
+      state->boxmuller_flag = 0;                                                                         \
+      return state->boxmuller_extra;                                                                     \
+    }                                                                                                    \
+    const float2 both = curand_normal2(state);                                                           \
+    state->boxmuller_flag = loom_cuda::random::kHasExtra;                                                \
+    state->boxmuller_extra = both.y;                                                                     \
+    return both.x;                                                                                       \
+  }                                                                                                      \
+  static inline double curand_normal_double(State* state) {                                              \
+    if (state->boxmuller_flag_double != 0) {                                                             \
+      state->boxmuller_flag_double = 0;                                                                  \
+      return state->boxmuller_extra_double;                                                              \
+    }                                                                                                    \
+    const double2 both = curand_normal2_double(state);                                                   \
+    state->boxmuller_flag_double = loom_cuda::random::kHasExtra;                                         \
+    state->boxmuller_extra_double = both.y;                                                              \
+    return both.x;                                                                                       \
+  }                                                                                                      \
+  static inline float curand_log_normal(State* state, float mean, float deviation) {                     \
+    return expf(mean + deviation * curand_normal(state));                                                \
+  }                                                                                                      \
+  static inline double curand_log_normal_double(State* state, double mean, double deviation) {           \
+    return exp(mean + deviation * curand_normal_double(state));                                          \
+  }                                                                                                      \
+  static inline float2 curand_log_normal2(State* state, float mean, float deviation) {                   \
+    const float2 both = curand_normal2(state);                                                           \
+    return {expf(mean + deviation * both.x), expf(mean + deviation * both.y)};                           \
+  }                                                                                                      \
+  static inline unsigned curand_poisson(State* state, double mean) {                                     \
+    return loom_cuda::random::poisson(state, mean);                                                      \
   }
 
 LOOM_CUDA_DISTRIBUTIONS(curandStateXORWOW_t)

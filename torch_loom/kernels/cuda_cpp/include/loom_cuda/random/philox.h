@@ -57,8 +57,8 @@ static inline void skipahead_sequence(unsigned long long sequences, curandStateP
   loom_cuda::random::advance(state->ctr, 0, sequences);
   state->output = loom_cuda::random::philox(state->ctr, state->key);
 }
-static inline void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset,
-                               curandStatePhilox4_32_10_t* state) {
+static inline void curand_init(unsigned long long seed, unsigned long long subsequence,
+                               unsigned long long offset, curandStatePhilox4_32_10_t* state) {
   *state = {};
   state->key = {static_cast<unsigned>(seed), static_cast<unsigned>(seed >> 32)};
   skipahead_sequence(subsequence, state);

@@ -82,8 +82,8 @@ static inline void skipahead_sequence(unsigned long long sequences, curandStateX
   const loom_cuda::Unchecked own_memory;
   loom_cuda::random::jumps().ahead(state->v, sequences, 67);
 }
-static inline void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset,
-                               curandStateXORWOW_t* state) {
+static inline void curand_init(unsigned long long seed, unsigned long long subsequence,
+                               unsigned long long offset, curandStateXORWOW_t* state) {
   const unsigned low = 1099087573U * (static_cast<unsigned>(seed) ^ 0xAAD26B49U);
   const unsigned high = 2591861531U * (static_cast<unsigned>(seed >> 32) ^ 0xF7DCEFDDU);
   *state = {6615241U + low + high,
