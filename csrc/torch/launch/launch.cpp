@@ -273,9 +273,10 @@ int loom_cuda_launch(const loom_cuda_kernel* given) {
   if (const int error = check_configuration(*given, stream.device); error != kSuccess) {
     const std::string what =
         std::string("CUDA error: ") + error_text(error) + "\n" + configuration_text(*given);
-    return set_last_error(error, std::make_exception_ptr(c10::AcceleratorError(
-                                     {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error, what)));
+    return refuse_launch(error, std::make_exception_ptr(c10::AcceleratorError(
+                                    {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error, what)));
   }
+  const LaunchScope own;
   submit(std::move(launch), stream);
   return kSuccess;
 }

@@ -49,6 +49,16 @@ void* handle_of(runtime::StreamRef stream);
 // The error that cudaGetLastError() returns next in this thread. `cause`: what is thrown for it where the
 // program checks it by PyTorch's means.
 int set_last_error(int error, std::exception_ptr cause = nullptr);
+// The same for a launch that was refused. A kernel of PyTorch's that this thread launches before the error
+// was taken raises `cause`, as PyTorch's check behind its kernels does.
+int refuse_launch(int error, std::exception_ptr cause);
+// Around the launch of a kernel of the program's own, behind which nothing asks.
+struct LaunchScope {
+  LaunchScope();
+  ~LaunchScope();
+  LaunchScope(const LaunchScope&) = delete;
+  LaunchScope& operator=(const LaunchScope&) = delete;
+};
 int take_last_error();
 int peek_last_error();
 // The cause of an error that was noted last, once.

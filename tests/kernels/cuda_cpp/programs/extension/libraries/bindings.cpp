@@ -10,6 +10,7 @@
 template <typename T>
 void* scale_kernel(bool twice);
 void launch_draw(float* out, int n, at::PhiloxCudaState state, cudaStream_t stream);
+void launch_too_large(float* out, at::PhiloxCudaState state);
 
 void scale(torch::Tensor x, bool twice) {
   float* data = x.data_ptr<float>();
@@ -97,7 +98,15 @@ int bad_gemm(torch::Tensor a, int leading) {
   return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, at, leading, at, 4, &one, at, 4);
 }
 
+// A launch that is refused, and whether the program takes its error.
+int refused_launch(torch::Tensor out, bool takes_error) {
+  launch_too_large(out.data_ptr<float>(), {});
+  launch_draw(out.data_ptr<float>(), 1, {}, nullptr);
+  return takes_error ? cudaGetLastError() : 0;
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("refused_launch", &refused_launch);
   m.def("scale", &scale);
   m.def("launch_nothing", &launch_nothing);
   m.def("draw", &draw);

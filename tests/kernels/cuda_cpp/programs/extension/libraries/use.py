@@ -19,6 +19,19 @@ except RuntimeError as error:
 else:
     raise AssertionError("a launch of no kernel went through")
 
+# A refused launch is told by torch's next kernel, unless the extension has asked; then all goes on.
+assert extension.refused_launch(x, True) == 9
+x.add_(1)
+extension.refused_launch(x, False)
+try:
+    x.add_(1)
+except torch.AcceleratorError as error:
+    assert "invalid configuration argument" in str(error), error
+    assert "2048" in str(error), error
+else:
+    raise AssertionError("nothing told of a refused launch")
+x.add_(1)
+
 # PyTorch's generator: one counter for torch's ops and the extension's, also in graphs.
 torch.manual_seed(0)
 mine = extension.draw(8, None)
