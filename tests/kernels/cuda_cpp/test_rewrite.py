@@ -140,7 +140,6 @@ def test_inline_ptx(code: str, made: str) -> None:
             r"inline PTX 'red\.global\.add\.v4\.f32",
         ),
         ("\n\nfloat f() { return tex2D<float>(t, 0, 0); }", 3, "textures"),
-        ("nvcuda::wmma::fragment<int> f;", 1, "wmma"),
         ("void f() { extern __loom_shared__ float x; }", 1, "declares an array"),
         ("void f() { k<<<1, 1; }", 1, "begins no launch"),
     ],

@@ -48,7 +48,6 @@ _REFUSED = {
     r"\bsurf(?:1D|2D|3D)\w*\s*[(<]": "surfaces",
     r"\bcudaTextureObject_t\b": "textures",
     r"\bcudaSurfaceObject_t\b": "surfaces",
-    r"\bnvcuda\s*::\s*wmma\b": "nvcuda::wmma (tensor cores)",
     r"\bcudaDeviceScheduleAuto\b": "cudaDeviceScheduleAuto",
 }
 _REFUSALS = re.compile("|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(_REFUSED)))
