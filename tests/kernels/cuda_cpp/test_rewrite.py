@@ -110,7 +110,7 @@ def test_shared_memory_outside_of_functions() -> None:
         ('asm volatile("membar.gl;" ::: "memory");', ""),
         (
             'asm volatile("red.release.gpu.global.add.s32 [%0], %1;" :: "l"(p), "r"(n) : "memory");',
-            "atomicAdd(reinterpret_cast<int*>(p), n);",
+            "atomicAdd(reinterpret_cast<signed int*>(p), n);",
         ),
         (
             'asm volatile("atom.cas.acquire.gpu.b32 %0,[%1],%2,%3;" : "=r"(o) : "l"(p), "r"(a), "r"(b));',

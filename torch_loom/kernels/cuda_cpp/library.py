@@ -16,8 +16,8 @@ _TEXT = """#include "loom_cuda/prelude.h"
 {source}
 #line 1 "generated"
 extern "C" __attribute__((visibility("default"))) const char* {entry}(
-    void* const* addresses, const int64_t* numbers, const char* scalars) {{
-  return loom_cuda::call<&{kernel}>("{name}", addresses, numbers, scalars, &{kernel});
+    void* const* loom_addresses, const int64_t* loom_numbers, const char* loom_scalars) {{
+  return loom_cuda::call<&{kernel}>("{name}", loom_addresses, loom_numbers, loom_scalars, &{kernel});
 }}
 """
 

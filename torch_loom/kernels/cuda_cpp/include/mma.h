@@ -47,13 +47,8 @@ inline constexpr bool is_shape =
 // What is multiplied: a tensor core reads ten bits of a tf32's fraction.
 template <typename T>
 inline float factor(float value) {
-  if constexpr (std::is_same_v<T, precision::tf32>) {
-    unsigned bits;
-    memcpy(&bits, &value, 4);
-    bits &= 0xFFFFE000U;
-    memcpy(&value, &bits, 4);
-  }
-  return value;
+  return std::is_same_v<T, precision::tf32> ? loom_cuda::ptx::tf32::get(loom_cuda::ptx::bits(value), 0)
+                                            : value;
 }
 template <typename T>
 inline float factor(__half value) {
@@ -186,12 +181,8 @@ inline void mma_sync(fragment<accumulator, m, n, k, D>& d, const fragment<matrix
   loom_cuda::meet(0xffffffffU, own, &loom_detail::Product<m, n, k, T, D, C>::multiply);
 }
 
-// To ten bits of fraction, halves away from zero.
 static inline float __float_to_tf32(float value) {
-  unsigned bits;
-  memcpy(&bits, &value, 4);
-  if ((bits & 0x7F800000U) != 0x7F800000U) bits = (bits + 0x1000U) & 0xFFFFE000U;
-  memcpy(&value, &bits, 4);
+  loom_cuda::ptx::set(value, loom_cuda::ptx::rounded_tf32(value));
   return value;
 }
 

@@ -13,6 +13,7 @@
 #include "loom_cuda/integers.h"
 #include "loom_cuda/launch.h"
 #include "loom_cuda/math.h"
+#include "loom_cuda/matrices.h"
 #include "loom_cuda/memory.h"
 #include "loom_cuda/threads.h"
 #include "loom_cuda/types.h"

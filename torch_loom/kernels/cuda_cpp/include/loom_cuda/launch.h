@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "loom_cuda/checks.h"
+#include "loom_cuda/shared_addresses.h"
 #include "loom_cuda/threads.h"
 
 struct CUstream_st;
@@ -43,6 +44,7 @@ struct Closure {
 
   static void enter(loom_cuda_runner* to) {
     runner = to;
+    forget_shared_addresses();
 #ifdef LOOM_CUDA_CHECKED
     for (loom_cuda_range& range : known_ranges) range = {1, 0};  // of an earlier launch
     unchecked_depth = 0;                                         // one that failed left its objects behind

@@ -1,6 +1,7 @@
 // Loads and stores with hints, kinds of addresses, time.
 #pragma once
 
+#include "loom_cuda/shared_addresses.h"
 #include "loom_cuda/threads.h"
 
 #define LOOM_CUDA_LOAD(name)          \
@@ -33,9 +34,9 @@ static inline void __trap() { loom_cuda_fail(719, "__trap()"); }
 static inline void __brkpt() {}
 static inline void __prof_trigger(int) {}
 static inline bool __isGlobal(const void*) { return true; }
-static inline size_t __cvta_generic_to_shared(const void* at) { return reinterpret_cast<size_t>(at); }
+static inline size_t __cvta_generic_to_shared(const void* at) { return loom_cuda::shared_address(at); }
 static inline size_t __cvta_generic_to_global(const void* at) { return reinterpret_cast<size_t>(at); }
-static inline void* __cvta_shared_to_generic(size_t at) { return reinterpret_cast<void*>(at); }
+static inline void* __cvta_shared_to_generic(size_t at) { return loom_cuda::of_shared(at); }
 static inline void* __cvta_global_to_generic(size_t at) { return reinterpret_cast<void*>(at); }
 
 // Copies from global to shared memory that a thread waits for: they are done at once.

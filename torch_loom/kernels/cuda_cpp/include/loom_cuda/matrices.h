@@ -1,0 +1,201 @@
+// What inline PTX does with matrices that a warp holds together, and the arithmetic of its packed registers:
+// mma.sync, ldmatrix, cp.async, f16x2, lop3. Lanes hold elements as the PTX ISA lays them out. Products are
+// summed in float32 (whole numbers in int32), from the first to the last.
+#pragma once
+
+#include "loom_cuda/half_bits.h"
+#include "loom_cuda/warp.h"
+
+namespace loom_cuda::ptx {
+
+template <typename T>
+static inline unsigned bits(const T& value) {
+  static_assert(sizeof(T) == 4, "a register has 32 bits");
+  unsigned result;
+  memcpy(&result, &value, 4);
+  return result;
+}
+template <typename T>
+static inline void set(T& value, unsigned bits) {
+  static_assert(sizeof(T) == 4, "a register has 32 bits");
+  memcpy(&value, &bits, 4);
+}
+
+// An address, so many bytes further on.
+static inline size_t behind(size_t address, size_t bytes) { return address + bytes; }
+template <typename T>
+static inline const char* behind(T* address, size_t bytes) {
+  return reinterpret_cast<const char*>(address) + bytes;
+}
+
+// Elements of a register, the lowest first.
+struct f16 {
+  static constexpr int count = 2;
+  static float get(unsigned bits, int i) {
+    return float_of_half(static_cast<unsigned short>(bits >> 16 * i));
+  }
+};
+struct bf16 {
+  static constexpr int count = 2;
+  static float get(unsigned bits, int i) {
+    float value;
+    set(value, i == 0 ? bits << 16 : bits & 0xFFFF0000U);
+    return value;
+  }
+};
+struct tf32 {
+  static constexpr int count = 1;
+  static float get(unsigned bits, int) {
+    float value;
+    set(value, bits & 0xFFFFE000U);  // what a tensor core reads
+    return value;
+  }
+};
+struct s8 {
+  static constexpr int count = 4;
+  static int get(unsigned bits, int i) { return static_cast<signed char>(bits >> 8 * i); }
+};
+struct u8 {
+  static constexpr int count = 4;
+  static int get(unsigned bits, int i) { return static_cast<unsigned char>(bits >> 8 * i); }
+};
+// Sums: of two registers a row each, or packed.
+struct f32 {
+  using Number = float;
+  static constexpr int registers = 4;
+  static float get(const unsigned* own, int i) {
+    float value;
+    set(value, own[i]);
+    return value;
+  }
+  static void put(unsigned* own, int i, float value) { own[i] = bits(value); }
+};
+struct s32 {
+  using Number = int;
+  static constexpr int registers = 4;
+  static int get(const unsigned* own, int i) { return static_cast<int>(own[i]); }
+  static void put(unsigned* own, int i, int value) { own[i] = static_cast<unsigned>(value); }
+};
+struct packed_f16 {
+  using Number = float;
+  static constexpr int registers = 2;
+  static float get(const unsigned* own, int i) { return f16::get(own[i / 2], i % 2); }
+  static void put(unsigned* own, int i, float value) {
+    const int shift = 16 * (i % 2);
+    own[i / 2] = (own[i / 2] & ~(0xFFFFU << shift)) | static_cast<unsigned>(half_of_float(value)) << shift;
+  }
+};
+
+// D = A B + C of 16 x k, k x 8 and 16 x 8. Lane 4 g + t has rows g and g + 8 of A and of the sums, column g
+// of B, and of each row of a register's elements the t-th, from the t-th of each four registers' worth.
+template <typename A, typename B, typename S, int k>
+struct Product {
+  unsigned a[16 * k / A::count / 32], b[8 * k / B::count / 32], sums[S::registers];
+
+  static void multiply(void* const* given, unsigned) {
+    const Unchecked own_memory;
+    typename S::Number left[16][k], right[k][8];
+    for (int lane = 0; lane < 32; ++lane) {
+      const auto& own = *static_cast<const Product*>(given[lane]);
+      const int group = lane / 4, turn = lane % 4;
+      for (int r = 0; r < 16 * k / A::count / 32; ++r) {
+        for (int i = 0; i < A::count; ++i)
+          left[group + r % 2 * 8][(turn + r / 2 * 4) * A::count + i] = A::get(own.a[r], i);
+      }
+      for (int r = 0; r < 8 * k / B::count / 32; ++r) {
+        for (int i = 0; i < B::count; ++i) right[(turn + r * 4) * B::count + i][group] = B::get(own.b[r], i);
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      auto& own = *static_cast<Product*>(given[lane]);
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        auto sum = S::get(own.sums, i);
+        for (int step = 0; step < k; ++step) sum += left[row][step] * right[step][column];
+        S::put(own.sums, i, sum);
+      }
+    }
+  }
+};
+template <typename A, typename B, typename S, int k>
+static inline void multiply(Product<A, B, S, k>& own) {
+  meet(0xffffffffU, own, &Product<A, B, S, k>::multiply);
+}
+
+// Lanes 8 i to 8 i + 7 name the rows of the i-th matrix of 8 x 8 elements of 16 bits.
+template <int count, bool is_transposed>
+struct Rows {
+  unsigned short row[8];
+  unsigned own[count];
+
+  static void spread(void* const* given, unsigned) {
+    const Unchecked own_memory;
+    for (int lane = 0; lane < 32; ++lane) {
+      auto& to = *static_cast<Rows*>(given[lane]);
+      for (int matrix = 0; matrix < count; ++matrix) {
+        unsigned both = 0;
+        for (int i = 0; i < 2; ++i) {
+          const int turn = lane % 4 * 2 + i, group = lane / 4;
+          const auto& from = *static_cast<const Rows*>(given[8 * matrix + (is_transposed ? turn : group)]);
+          both |= static_cast<unsigned>(from.row[is_transposed ? group : turn]) << 16 * i;
+        }
+        to.own[matrix] = both;
+      }
+    }
+  }
+};
+template <int count, bool is_transposed>
+static inline void load_matrices(Rows<count, is_transposed>& own, const void* row) {
+  if (lane() < 8 * count) {
+    for (int i = 0; i < 8; ++i) own.row[i] = static_cast<const unsigned short*>(row)[i];
+  }
+  meet(0xffffffffU, own, &Rows<count, is_transposed>::spread);
+}
+
+// The bytes behind `given` are zero.
+template <typename From>
+static inline void copy(void* to, From from, unsigned bytes, unsigned given) {
+  const auto* const source = reinterpret_cast<const unsigned char*>(from);
+  for (unsigned i = 0; i < bytes; i += 4) {
+    unsigned word = 0;
+    if (i + 4 <= given) {
+      word = *reinterpret_cast<const unsigned*>(source + i);
+    } else {
+      for (unsigned k = i; k < given; ++k) word |= static_cast<unsigned>(source[k]) << 8 * (k - i);
+    }
+    static_cast<unsigned*>(to)[i / 4] = word;
+  }
+}
+template <typename From>
+static inline void copy(void* to, From from, unsigned bytes) {
+  copy(to, from, bytes, bytes);
+}
+
+// `change` of each half of packed registers.
+template <typename F, typename... T>
+static inline unsigned of_halves(F change, const T&... packed) {
+  unsigned result = 0;
+  for (int i = 0; i < 2; ++i)
+    result |= static_cast<unsigned>(half_of_float(change(f16::get(bits(packed), i)...))) << 16 * i;
+  return result;
+}
+static inline unsigned pack(unsigned short low, unsigned short high) {
+  return low | static_cast<unsigned>(high) << 16;
+}
+
+// Each bit is that of the table whose number a, b and c spell.
+static inline unsigned by_table(unsigned a, unsigned b, unsigned c, unsigned table) {
+  unsigned result = 0;
+  for (unsigned i = 0; i < 8; ++i) {
+    if (table >> i & 1) result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  }
+  return result;
+}
+
+// Ten bits of fraction, halves away from zero.
+static inline unsigned rounded_tf32(float value) {
+  const unsigned own = bits(value);
+  return (own & 0x7F800000U) == 0x7F800000U ? own : (own + 0x1000U) & 0xFFFFE000U;
+}
+
+}  // namespace loom_cuda::ptx
