@@ -1,5 +1,5 @@
-// What the host's processor stops at in a kernel: a division that a GPU has a value for, and a stack that is
-// used up.
+// What the host's processor stops at in a kernel: a division that a GPU has a value for, a stack that is used
+// up, and an address where there is no memory.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,8 @@
 #include "cuda_cpp/runner.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -171,12 +173,20 @@ void Runner::fail(int error, const std::string& what) {
   std::terminate();  // not reached: nothing switches back
 }
 
-void Runner::fail_without_stack() {
-  fail(kLaunchFailure,
-       "more than the " + std::to_string(Fiber::kStackBytes >> 10) +
-           " KiB of stack that a thread has, for its own variables and the functions that it calls, "
-           "in " +
-           position());
+void Runner::fail_by_fault() {
+  if (current_->has_guard_at(fault_address_)) {
+    fail(kLaunchFailure,
+         "more than the " + std::to_string(Fiber::kStackBytes >> 10) +
+             " KiB of stack that a thread has, for its own variables and the functions that it calls, "
+             "in " +
+             position());
+  }
+  std::array<char, 32> shown{};
+  std::snprintf(shown.data(), shown.size(), "0x%zx", static_cast<size_t>(fault_address_));
+  fail(kIllegalAddress,
+       position() + " accesses " + shown.data() +
+           ", where there is no memory. `loom run --sanitize`, or TORCH_LOOM_CHECK_KERNELS=1, "
+           "says in which line");
 }
 
 std::string Runner::position() const {

@@ -80,11 +80,13 @@ class Runner : public loom_cuda_runner {
   const SharedRaces::Access* note_shared(uintptr_t address, size_t bytes, SharedRaces::Access access) {
     return races_->find(access, address, bytes);
   }
-  // Where the stack of the thread that runs begins, if there is none left at an address; else 0.
-  uintptr_t stack_used_up_at(uintptr_t address) const noexcept {
-    return current_ != nullptr && current_->has_guard_at(address) ? current_->top() : 0;
+  // The thread that runs has stopped at an address. Returns where its stack begins, which fail_by_fault() is
+  // called on; 0 where none runs.
+  uintptr_t begin_fault(uintptr_t address) noexcept {
+    fault_address_ = address;
+    return current_ != nullptr ? current_->top() : 0;
   }
-  [[noreturn]] void fail_without_stack();
+  [[noreturn]] void fail_by_fault();
 
   GridRun& grid_run() const noexcept { return *grid_; }
   // "block (0, 0, 0), thread (1, 0, 0)"
@@ -147,6 +149,7 @@ class Runner : public loom_cuda_runner {
   std::vector<char> shared_memory_;
   StackPointer scheduler_ = nullptr;
   Fiber* current_ = nullptr;
+  uintptr_t fault_address_ = 0;
   bool is_first_ = false;
   bool is_waiting_ = false;  // a thread of the block has waited
   unsigned num_alive_ = 0;

@@ -38,7 +38,7 @@ void expect(bool holds, cublasStatus_t status = CUBLAS_STATUS_INVALID_VALUE) {
 template <typename F>
 cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  blas_failure().clear();
+  blas_of_thread().failure.clear();
   try {
     const runtime::StreamRef stream = stream_of(handle->stream);
     expect(stream.device >= 0);
@@ -51,13 +51,13 @@ cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   } catch (const Refused& refused) {
     return refused.status;
   } catch (const c10::OutOfMemoryError& error) {
-    blas_failure() = error.what_without_backtrace();
+    blas_of_thread().failure = error.what_without_backtrace();
     return CUBLAS_STATUS_ALLOC_FAILED;
   } catch (const c10::Error& error) {
-    blas_failure() = error.what_without_backtrace();
+    blas_of_thread().failure = error.what_without_backtrace();
     return CUBLAS_STATUS_EXECUTION_FAILED;
   } catch (const std::exception& error) {
-    blas_failure() = error.what();
+    blas_of_thread().failure = error.what();
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
 }

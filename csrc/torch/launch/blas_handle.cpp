@@ -5,18 +5,7 @@
 #include <ATen/cuda/Exceptions.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <map>
-
 #include "torch/core/device.h"
-
-namespace loom::glue {
-
-std::string& blas_failure() {
-  static thread_local std::string why;
-  return why;
-}
-
-}  // namespace loom::glue
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
@@ -84,10 +73,10 @@ namespace at::cuda {
 namespace blas {
 // What PyTorch's check of a status throws with.
 const char* _cublasGetErrorEnum(cublasStatus_t error) {
-  const std::string& why = loom::glue::blas_failure();
+  const std::string& why = loom::glue::blas_of_thread().failure;
   if (why.empty() || (error != CUBLAS_STATUS_EXECUTION_FAILED && error != CUBLAS_STATUS_ALLOC_FAILED))
     return cublasGetStatusName(error);
-  static thread_local std::string text;
+  std::string& text = loom::glue::blas_of_thread().shown;
   text = std::string(cublasGetStatusName(error)) + " (" + why + ")";
   return text.c_str();
 }
@@ -95,9 +84,7 @@ const char* _cublasGetErrorEnum(cublasStatus_t error) {
 
 cublasHandle_t getCurrentCUDABlasHandle(bool) {
   loom::glue::devices();
-  // One for each device, as long as the thread lives.
-  static thread_local std::map<int, cublasContext> handles;
-  cublasContext& handle = handles[c10::cuda::current_device()];
+  cublasContext& handle = loom::glue::blas_of_thread().handles[c10::cuda::current_device()];
   handle.stream = c10::cuda::getCurrentCUDAStream().stream();
   return &handle;
 }

@@ -3,6 +3,7 @@
 
 #include <loom_cuda/blas.h>
 
+#include <map>
 #include <string>
 
 struct cublasContext {
@@ -13,7 +14,11 @@ struct cublasContext {
 
 namespace loom::glue {
 
-// Why the last call of this thread failed, as torch said it; empty if it did not.
-std::string& blas_failure();
+// A thread's own.
+struct BlasOfThread {
+  std::string failure, shown;  // why its last call failed, as torch said it; what PyTorch throws with
+  std::map<int, cublasContext> handles;  // PyTorch's, by device
+};
+BlasOfThread& blas_of_thread();
 
 }  // namespace loom::glue

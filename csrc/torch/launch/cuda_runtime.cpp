@@ -461,7 +461,10 @@ int loom_cuda_check_function_attribute(cudaFuncAttribute attribute, int value) {
   const size_t most = max_shared_bytes(loom::runtime::current_device());
   const bool is_too_large = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
                             (value < 0 || static_cast<size_t>(value) > most);
-  return is_too_large ? set_last_error(cudaErrorInvalidValue) : cudaSuccess;
+  if (is_too_large) return set_last_error(cudaErrorInvalidValue);
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+    allow_shared_bytes(static_cast<size_t>(value));
+  return cudaSuccess;
 }
 void loom_cuda_function_attributes(cudaFuncAttributes* attributes) {
   *attributes = {};

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "runtime/tape.h"
+#include "torch/launch/blas_handle.h"
 #include "torch/launch/launch.h"
 
 namespace loom::glue {
@@ -55,6 +56,7 @@ struct Last {
   // Of the error that was noted last, also after it was taken: who checks it gets its number first.
   int cause_error = 0;
   std::exception_ptr cause;
+  BlasOfThread blas;
 };
 // On a pointer: there is little room for variables of threads.
 Last& last() {
@@ -76,6 +78,8 @@ class RefusedLaunches final : public runtime::TapeReader {
 };
 
 }  // namespace
+
+BlasOfThread& blas_of_thread() { return last().blas; }
 
 LaunchScope::LaunchScope() { last().is_launching = true; }
 LaunchScope::~LaunchScope() { last().is_launching = false; }

@@ -36,6 +36,8 @@ Allocations& allocations() {
   return *instance;
 }
 
+std::atomic<size_t> allowed_shared_bytes{kUsualSharedBytes};
+
 int check_configuration(const loom_cuda_kernel& kernel, int device) {
   const auto &grid = kernel.grid, &block = kernel.block;
   const uint64_t num_threads = uint64_t{block[0]} * block[1] * block[2];
@@ -45,7 +47,8 @@ int check_configuration(const loom_cuda_kernel& kernel, int device) {
       grid[0] > kMostX || grid[1] > kMostYZ || grid[2] > kMostYZ) {
     return kInvalidConfiguration;
   }
-  if (kernel.shared_bytes > max_shared_bytes(device)) return kInvalidValue;
+  if (kernel.shared_bytes > std::min(max_shared_bytes(device), allowed_shared_bytes.load()))
+    return kInvalidValue;
   constexpr uint64_t kMostCooperative = 1024;
   if (kernel.is_cooperative != 0 && uint64_t{grid[0]} * grid[1] * grid[2] > kMostCooperative) {
     return kCooperativeTooLarge;
@@ -58,7 +61,11 @@ std::string configuration_text(const loom_cuda_kernel& kernel) {
     return "(" + std::to_string(xyz[0]) + ", " + std::to_string(xyz[1]) + ", " + std::to_string(xyz[2]) + ")";
   };
   return std::string(kernel.name) + ": grid " + triple(kernel.grid) + ", block " + triple(kernel.block) +
-         ", " + std::to_string(kernel.shared_bytes) + " bytes of dynamic shared memory";
+         ", " + std::to_string(kernel.shared_bytes) + " bytes of dynamic shared memory" +
+         (kernel.shared_bytes > kUsualSharedBytes
+              ? " (of more than 49152, cudaFuncSetAttribute() must be told, by "
+                "cudaFuncAttributeMaxDynamicSharedMemorySize)"
+              : "");
 }
 
 // Calls `use` with each place in the arguments that holds an address of a device.
@@ -230,6 +237,12 @@ void* handle_of(runtime::StreamRef stream) {
   return stream.id == 0 ? nullptr : translated([&] { return devices().stream(stream.device, stream.id); });
 }
 
+void allow_shared_bytes(size_t bytes) {
+  size_t known = allowed_shared_bytes.load();
+  while (known < bytes && !allowed_shared_bytes.compare_exchange_weak(known, bytes)) {
+  }
+}
+
 size_t max_shared_bytes(int device) {
   const runtime::Chip& chip = devices().device(device).chip();
   // Compute capabilities, CUDA C++ Programming Guide, table "Technical Specifications per Compute
@@ -266,8 +279,11 @@ int loom_cuda_launch(const loom_cuda_kernel* given) {
   TORCH_CHECK(given->abi == LOOM_CUDA_ABI, given->name, " was compiled against version ", given->abi,
               " of torch-loom's CUDA headers, and this is version ", LOOM_CUDA_ABI,
               ": build the extension anew");
-  TORCH_CHECK_NOT_IMPLEMENTED(Runner::active() == nullptr, given->name, " (", given->place,
-                              ") is launched by a kernel: dynamic parallelism is not supported");
+  if (Runner* const runner = Runner::active()) {
+    runner->fail(loom::cuda_cpp::kLaunchFailure,
+                 launch->kernel_name + " (" + launch->kernel_place +
+                     ") is launched by a kernel, which is not supported, in " + runner->position());
+  }
   const loom::runtime::StreamRef stream = stream_of(given->stream);
   if (stream.device < 0) return set_last_error(kInvalidHandle);
   if (const int error = check_configuration(*given, stream.device); error != kSuccess) {

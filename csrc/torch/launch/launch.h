@@ -69,5 +69,7 @@ const char* error_name(int error);
 // Dynamic shared memory that a block may have at most, and without having asked for more.
 size_t max_shared_bytes(int device);
 constexpr size_t kUsualSharedBytes = size_t{48} << 10;
+// A kernel has asked for more. Which one is not known where it is launched: from then on each may have it.
+void allow_shared_bytes(size_t bytes);
 
 }  // namespace loom::glue

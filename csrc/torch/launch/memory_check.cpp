@@ -51,7 +51,8 @@ int find_segment(dl_phdr_info* info, size_t, void* context) {
   return 0;
 }
 
-// "file:line" of code, as far as its library has that; empty otherwise.
+// "file:line" of code, as far as its library has that; empty otherwise. In functions of torch-loom's headers
+// it is the line that calls them.
 std::string line_of(const void* from) {
   Dl_info info{};
   if (dladdr(from, &info) == 0 || info.dli_fname == nullptr) return {};
@@ -59,16 +60,24 @@ std::string line_of(const void* from) {
   if (file.find('\'') != std::string::npos) return {};
   // Before the call's return.
   const auto offset = static_cast<const char*>(from) - static_cast<const char*>(info.dli_fbase) - 1;
-  std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), "addr2line -s -e '%s' 0x%zx 2>/dev/null", file.c_str(),
+  std::array<char, 4096> text{};
+  std::snprintf(text.data(), text.size(), "addr2line -i -e '%s' 0x%zx 2>/dev/null", file.c_str(),
                 static_cast<size_t>(offset));
   FILE* const pipe = popen(text.data(), "r");
   if (pipe == nullptr) return {};
-  std::string line = std::fgets(text.data(), text.size(), pipe) == nullptr ? "" : text.data();
+  std::string found;
+  // From the innermost function to the one that it was made part of.
+  while (std::fgets(text.data(), text.size(), pipe) != nullptr) {
+    std::string line = text.data();
+    line.resize(std::min(line.size(), line.find_first_of(" \n")));
+    const bool is_known = !line.empty() && line[0] != '?' && !line.ends_with(":?") && !line.ends_with(":0");
+    if (!is_known) continue;
+    const bool is_own = line.find("/kernels/cuda_cpp/include/") != std::string::npos;
+    if (found.empty() || !is_own) found = line.substr(line.rfind('/') + 1);
+    if (!is_own) break;
+  }
   pclose(pipe);
-  line.resize(std::min(line.size(), line.find_first_of(" \n")));
-  if (line.empty() || line[0] == '?' || line.ends_with(":?") || line.ends_with(":0")) return {};
-  return line;
+  return found;
 }
 
 std::string distance(const KernelLaunch& launch, uintptr_t address, size_t bytes) {

@@ -165,3 +165,26 @@ def test_printf(capfd: pytest.CaptureFixture[str]) -> None:
 def test_errors_stay_under_the_name_cuda(fork_cuda: PythonRunner, cache: Path) -> None:
     done = fork_cuda(PROGRAMS / "sticky.py", {"TORCH_LOOM_KERNEL_CACHE": str(cache)}, given=(SOURCE,))
     assert "an illegal memory access was encountered" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "at"), [("reads_null", "0x0"), ("writes_far", r"0x\w+")])
+def test_addresses_without_memory_in_builds_without_checks(
+    name: str, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_LOOM_CHECK_KERNELS", "0")
+    x, y = torch.ones(64, device="loom"), torch.zeros(64, device="loom")
+    for _ in range(3):
+        message = (
+            rf"(?s)illegal memory access.*{name}: block \(0, 0, 0\), thread \(0, 0, 0\) accesses {at}, where"
+        )
+        with pytest.raises(torch.AcceleratorError, match=message):
+            kernel(name)((2,), (32,), (x, y, 1))
+    assert (x + 1).sum().item() == 128
+
+
+@pytest.mark.long
+def test_lines_are_the_programs_where_it_calls_functions_of_the_headers() -> None:
+    x, y = torch.ones(64, device="loom"), torch.zeros(64, device="loom")
+    with pytest.raises(torch.AcceleratorError, match=rf"at code:{line_of('adds_behind')}: "):
+        kernel("adds_behind")((1,), (64,), (x, y, 1))

@@ -332,7 +332,16 @@ def _link(command: Command) -> int:
                 compile_source(source, Path(inputs[-1]), command)
         shared = ["-shared"] if command.links else []
         options = [*shared, *command.compile, *command.link, "-o", command.output or "a.out"]
-        _run([*compiler().split(), *inputs, *options])
+        try:
+            _run([*compiler().split(), *inputs, *options])
+        except subprocess.CalledProcessError:
+            if not command.links:
+                print(
+                    "torch-loom's nvcc makes libraries for a process that has imported torch_loom, and no programs: "
+                    "build with -shared, or as an extension of PyTorch",
+                    file=sys.stderr,
+                )
+            raise
     return 0
 
 

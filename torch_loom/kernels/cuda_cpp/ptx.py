@@ -12,6 +12,7 @@ from torch_loom.kernels.cuda_cpp import ptx_matrices
 from torch_loom.kernels.cuda_cpp.ptx_matrices import UnknownInstructionError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_INSTRUCTION = re.compile(r"([^\s{\[]*)\s*(.*)", re.DOTALL)
 _OPERAND = re.compile(r'(?:\[\s*\w+\s*\]\s*)?"([^"]*)"\s*\(')
 
 _REGISTERS = {
@@ -170,9 +171,9 @@ class _Program:
             return f"if ({condition}) {{ {self.statement(text[guard.end() :])}; }}"
         if text.startswith(".reg"):
             return self._declaration(text)
-        words = text.split(None, 1)
-        opcode, *kinds = words[0].split(".")
-        given = [self._value(one.strip(), text) for one in _split(words[1], ",")] if len(words) > 1 else []
+        name, rest = _INSTRUCTION.match(text).groups()  # type: ignore[union-attr]
+        opcode, *kinds = name.split(".")
+        given = [self._value(one.strip(), text) for one in _split(rest, ",")] if rest else []
         try:
             return _instruction(opcode, kinds, given, text)
         except (IndexError, KeyError):
@@ -197,7 +198,7 @@ class _Program:
             return _REGISTERS[text]
         if re.fullmatch(r"%\d+", text) and int(text[1:]) < len(self._operands):
             return self._operands[int(text[1:])]
-        if re.fullmatch(r"-?(?:0x[0-9a-fA-F]+|\d+)", text):
+        if re.fullmatch(r"-?(?:0x[0-9a-fA-F]+|\d+(?:\.\d+)?)", text):
             return text
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
             return f"__int_as_float(0x{text[2:]})"
@@ -267,6 +268,11 @@ def _compare(kinds: list[str], given: list[str], text: str) -> str:
     return f"{given[0]} = static_cast<{kind}>({given[1]}) {comparison} static_cast<{kind}>({given[2]})"
 
 
+def _policy(kinds: list[str], given: list[str], text: str) -> str:
+    """How a cache treats what is read: there is none to tell."""
+    return f"{given[0]} = 0"
+
+
 def _select(kinds: list[str], given: list[str], text: str) -> str:
     return f"{given[0]} = {given[3]} ? ({given[1]}) : ({given[2]})"
 
@@ -317,6 +323,7 @@ _TRANSLATIONS: dict[str, Callable[[list[str], list[str], str], str]] = {
     "atom": _atomic,
     "setp": _compare,
     "selp": _select,
+    "createpolicy": _policy,
     "cvta": _address,
     "cvt": _convert,
     "mov": _move,

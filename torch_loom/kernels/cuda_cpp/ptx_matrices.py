@@ -51,6 +51,12 @@ def translated(opcode: str, kinds: list[str], given: list[str], text: str) -> st
         change = f"[]({parameters}) {{ return {_HALVES[opcode]}; }}"
         halves = f"{_HERE}::of_halves({change}, {', '.join(given[1:])})"
         return f"{_HERE}::set({given[0]}, {halves})"
+    if kinds[-1:] == ["f16"] and opcode in _HALVES and not {"sat", "relu"} & set(kinds):
+        names = "xyz"[: len(given) - 1]
+        wide = ", ".join(
+            f"{name} = ::loom_cuda::float_of_half({one})" for name, one in zip(names, given[1:], strict=True)
+        )
+        return f"{{ const float {wide}; {given[0]} = ::loom_cuda::half_of_float({_HALVES[opcode]}); }}"
     return None
 
 
@@ -95,6 +101,8 @@ def _copy(kinds: list[str], given: list[str], text: str) -> str:
     """Copies are done at once: to wait for them is nothing."""
     if kinds[1] in ("commit_group", "wait_group", "wait_all"):
         return ""
+    if "cache_hint" in kinds[-1]:
+        given = given[:-1]
     if kinds[1] not in ("ca", "cg") or "shared" not in kinds[2] or len(given) not in (3, 4):
         raise UnknownInstructionError(repr(text))
     return f"{_HERE}::copy(::loom_cuda::of_shared({given[0]}), {', '.join(given[1:])})"

@@ -118,7 +118,7 @@ def rewrite(text: str, *, is_relocatable: bool = False) -> str:
     by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
     edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines), *by_pointer]
     edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
-    edits += _addresses(text, [(begin, end) for begin, end, _ in edits])
+    edits += _addresses(text, lines, [(begin, end) for begin, end, _ in edits])
     edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
     edits += _variables(text, lines, is_relocatable)
     return _apply(text, edits)
@@ -250,7 +250,7 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         )
 
 
-def _addresses(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
     """A kernel as an address without a type, by which it may be launched elsewhere.
 
     Args:
@@ -264,7 +264,7 @@ def _addresses(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int, i
         if name is None or name["last"] not in kernels or text.startswith((".", "->", "[", "("), name.end()):
             continue
         before = bisect.bisect_right(begins, (begin, len(text))) - 1
-        if before >= 0 and begins[before][1] > begin:
+        if (before >= 0 and begins[before][1] > begin) or lines.at(begin).is_system:
             continue
         is_template = text.startswith("<", name.end()) and not text.startswith("<<", name.end())
         after = _skip_templates(text, name.end() + 1) + 1 if is_template else name.end()

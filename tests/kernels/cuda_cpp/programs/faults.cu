@@ -77,3 +77,8 @@ __global__ void keeps_much(const float* x, float* y, int n) {
 __global__ void prints(const float* x, float* y, int n) {
   if (threadIdx.x == 0) printf("n is %d\n", n);
 }
+
+__global__ void writes_far(const float* x, float* y, int n) { y[threadIdx.x + 100000000000LL * n] = x[0]; }
+__global__ void adds_behind(const float* x, float* y, int n) {
+  atomicAdd(y + 64 * n + threadIdx.x, x[0]);  // adds_behind
+}

@@ -140,6 +140,7 @@ template <typename Call, typename... Given>
 static inline int launch(const char* name, const char* place, const Configuration& configuration, Call call,
                          Given&&... given) {
   using Own = Closure<Call, typename Decayed<Given>::type...>;
+  const Unchecked own_memory;
   auto* closure = new Own{call, std::tuple<typename Decayed<Given>::type...>(std::forward<Given>(given)...)};
   loom_cuda_kernel kernel{};
   kernel.name = name;
