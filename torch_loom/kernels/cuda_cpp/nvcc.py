@@ -337,8 +337,8 @@ def _link(command: Command) -> int:
         except subprocess.CalledProcessError:
             if not command.links:
                 print(
-                    "torch-loom's nvcc makes libraries for a process that has imported torch_loom, and no programs: "
-                    "build with -shared, or as an extension of PyTorch",
+                    "torch-loom's nvcc makes libraries for processes that have imported torch_loom, and no "
+                    "programs: build with -shared, or as an extension of PyTorch",
                     file=sys.stderr,
                 )
             raise
