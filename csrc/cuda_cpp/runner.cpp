@@ -16,6 +16,8 @@ namespace {
 
 LOOM_FAST_ACCESS constinit thread_local Runner* active_runner = nullptr;
 
+void run_blocks(GridRun& grid);
+
 std::string triple(const unsigned (&xyz)[3]) {
   return "(" + std::to_string(xyz[0]) + ", " + std::to_string(xyz[1]) + ", " + std::to_string(xyz[2]) + ")";
 }
@@ -59,6 +61,26 @@ bool GridRun::wait_for_grid() {
   return failure_.error == 0;
 }
 
+void GridRun::add_thread() {
+  constexpr size_t kMostAdded = 1024;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (next_.load(std::memory_order_relaxed) >= num_blocks_ || added_.size() >= kMostAdded) return;
+  added_.emplace_back([this] { run_blocks(*this); });
+}
+
+void GridRun::join_threads() {
+  // Those that are added meanwhile, too.
+  while (true) {
+    std::vector<std::thread> threads;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      threads.swap(added_);
+    }
+    if (threads.empty()) return;
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // --- one block after the other ---
 
 Runner* Runner::active() noexcept { return active_runner; }
@@ -86,6 +108,7 @@ bool Runner::next_block() noexcept {
   if (!grid_->claim(at)) return false;
   next_thread = 0;
   is_waiting_ = false;
+  num_polls_ = 0;
   if (races_ != nullptr) races_->begin_block();
   return true;
 }
@@ -332,6 +355,15 @@ void Runner::grid_barrier() {
   if (!grid_->wait_for_grid()) suspend();
 }
 
+void Runner::poll() {
+  // A lock that another thread of the host will soon give up needs none.
+  constexpr unsigned kFewPolls = 256;
+  if (++num_polls_ % kFewPolls != 0) return;
+  if (grid_->has_failed()) suspend();
+  grid_->add_thread();
+  std::this_thread::yield();
+}
+
 std::string Runner::waiting_threads() const {
   std::string text = "threads of block " + triple(at) + " wait for one another for ever: ";
   unsigned num_meeting = 0;
@@ -354,10 +386,12 @@ Runner& own_runner() {
   return *runner;
 }
 
+void run_blocks(GridRun& grid) { own_runner().run(grid); }
+
 void run_cooperatively(GridRun& grid) {
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < grid.num_blocks(); ++i) {
-    threads.emplace_back([&grid] { own_runner().run(grid); });
+    threads.emplace_back([&grid] { run_blocks(grid); });
   }
   for (std::thread& thread : threads) thread.join();
 }
@@ -372,12 +406,13 @@ Failure run_grid(const loom_cuda_kernel& kernel, int num_threads, Spread spread)
   if (kernel.is_cooperative != 0 && grid.num_blocks() > 1) {
     run_cooperatively(grid);
   } else if (num_threads <= 1 || grid.num_blocks() == 1 || num_device_threads < kFewThreads) {
-    own_runner().run(grid);
+    run_blocks(grid);
   } else {
     const int count =
         static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(num_threads), grid.num_blocks()));
-    spread(count, [](void* context) { own_runner().run(*static_cast<GridRun*>(context)); }, &grid);
+    spread(count, [](void* context) { run_blocks(*static_cast<GridRun*>(context)); }, &grid);
   }
+  grid.join_threads();
   return grid.failure();
 }
 

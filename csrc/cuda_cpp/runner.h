@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda_cpp/faults.h"
@@ -44,6 +45,10 @@ class GridRun {
   Failure failure() const;
   // Waits for all blocks; false: the kernel has failed meanwhile.
   bool wait_for_grid();
+  // A block waits for another one, maybe for one that has not begun: lets a further thread of the host run
+  // blocks.
+  void add_thread();
+  void join_threads();
 
   const loom_cuda_kernel& kernel;
 
@@ -55,6 +60,7 @@ class GridRun {
   std::condition_variable changed_;
   Failure failure_;
   uint64_t num_waiting_ = 0, generation_ = 0;
+  std::vector<std::thread> added_;
 };
 
 class Runner : public loom_cuda_runner {
@@ -75,6 +81,7 @@ class Runner : public loom_cuda_runner {
   void meet(unsigned thread, unsigned mask, void* given, Combine combine);
   unsigned active_lanes(unsigned thread);
   void grid_barrier();
+  void poll();
   [[noreturn]] void fail(int error, const std::string& what);
   // Of the thread that runs, to shared memory. Returns what it races with, or null.
   const SharedRaces::Access* note_shared(uintptr_t address, size_t bytes, SharedRaces::Access access) {
@@ -150,6 +157,7 @@ class Runner : public loom_cuda_runner {
   StackPointer scheduler_ = nullptr;
   Fiber* current_ = nullptr;
   uintptr_t fault_address_ = 0;
+  unsigned num_polls_ = 0;  // of this block
   bool is_first_ = false;
   bool is_waiting_ = false;  // a thread of the block has waited
   unsigned num_alive_ = 0;

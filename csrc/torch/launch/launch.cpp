@@ -333,6 +333,7 @@ unsigned loom_cuda_active(loom_cuda_runner* runner, unsigned thread) {
   return static_cast<Runner*>(runner)->active_lanes(thread);
 }
 void loom_cuda_grid_barrier(loom_cuda_runner* runner) { static_cast<Runner*>(runner)->grid_barrier(); }
+void loom_cuda_poll(loom_cuda_runner* runner) { static_cast<Runner*>(runner)->poll(); }
 int loom_cuda_in_kernel(void) { return Runner::active() != nullptr; }
 
 void loom_cuda_fail(int error, const char* what) {

@@ -241,11 +241,14 @@ def _pointer(address: str, kinds: list[str], text: str, *, qualifier: str = "") 
 
 def _load(kinds: list[str], given: list[str], text: str) -> str:
     pointer = _pointer(given[1], kinds, text, qualifier="const ")
-    return "; ".join(f"{one} = {pointer}[{number}]" for number, one in enumerate(given[0].split("\0")))
+    places = [f"{pointer}[{number}]" for number in range(len(given[0].split("\0")))]
+    if {"acquire", "relaxed", "volatile"} & set(kinds):
+        places = [f"::loom_cuda::ptx::read_now(&{place})" for place in places]
+    return "; ".join(f"{one} = {place}" for one, place in zip(given[0].split("\0"), places, strict=True))
 
 
 def _store(kinds: list[str], given: list[str], text: str) -> str:
-    pointer = _pointer(given[0], kinds, text)
+    pointer = _pointer(given[0], kinds, text, qualifier="volatile " if "volatile" in kinds else "")
     return "; ".join(f"{pointer}[{number}] = {one}" for number, one in enumerate(given[1].split("\0")))
 
 

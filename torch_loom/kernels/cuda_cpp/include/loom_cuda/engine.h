@@ -84,6 +84,8 @@ LOOM_CUDA_EXPORT void loom_cuda_meet(struct loom_cuda_runner* runner, unsigned t
 LOOM_CUDA_EXPORT unsigned loom_cuda_active(struct loom_cuda_runner* runner, unsigned thread);
 // Waits for all blocks of a cooperative launch: one thread of each block calls it.
 LOOM_CUDA_EXPORT void loom_cuda_grid_barrier(struct loom_cuda_runner* runner);
+// A thread has read what another block may change, maybe again and again: blocks that have not begun begin.
+LOOM_CUDA_EXPORT void loom_cuda_poll(struct loom_cuda_runner* runner);
 // The kernel fails: CUDA's number of the error, and what else is known. Does not return.
 LOOM_CUDA_EXPORT void loom_cuda_fail(int error, const char* what) __attribute__((noreturn));
 // What assert() calls; outside of a kernel it ends the process as usual.
@@ -103,9 +105,10 @@ struct loom_cuda_range {
 };
 LOOM_CUDA_EXPORT void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from,
                                        struct loom_cuda_range* known);
-// Before an access to shared memory by a thread of the block: fails the kernel where it races with another one.
-LOOM_CUDA_EXPORT void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread, int is_written,
-                                              int is_atomic, const void* from);
+// Before an access to shared memory by a thread of the block: fails the kernel where it races with another
+// one.
+LOOM_CUDA_EXPORT void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread,
+                                              int is_written, int is_atomic, const void* from);
 LOOM_CUDA_EXPORT unsigned long long loom_cuda_clock(void);
 
 #ifdef __cplusplus

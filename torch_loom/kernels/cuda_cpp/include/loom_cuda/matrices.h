@@ -28,6 +28,15 @@ static inline const char* behind(T* address, size_t bytes) {
   return reinterpret_cast<const char*>(address) + bytes;
 }
 
+// What is there now, and not what was there before: other blocks may write it.
+template <typename T>
+static inline T read_now(const T* at) {
+  loom_cuda_poll(runner);
+  const T value = *const_cast<const volatile T*>(at);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return value;
+}
+
 // Elements of a register, the lowest first.
 struct f16 {
   static constexpr int count = 2;
