@@ -93,7 +93,8 @@ void on_division(int number, siginfo_t* info, void* context) {
 void on_fault(int number, siginfo_t* info, void* context) {
   Runner* const runner = Runner::active();
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
-  const uintptr_t stack = runner == nullptr ? 0 : runner->begin_fault(address);
+  const bool is_sent = info->si_code <= 0;  // by a program
+  const uintptr_t stack = runner == nullptr || is_sent ? 0 : runner->begin_fault(address);
   if (stack == 0) return hand_on(before_fault, number, info, context);
   // What was on the stack is of no use any more.
   go_on_at(*static_cast<ucontext_t*>(context), [] { Runner::active()->fail_by_fault(); }, stack);

@@ -69,7 +69,7 @@ std::string line_of(const void* from) {
   // From the innermost function to the one that it was made part of.
   while (std::fgets(text.data(), text.size(), pipe) != nullptr) {
     std::string line = text.data();
-    line.resize(std::min(line.size(), line.find_first_of(" \n")));
+    line.resize(std::min({line.size(), line.find(" (discriminator"), line.find('\n')}));
     const bool is_known = !line.empty() && line[0] != '?' && !line.ends_with(":?") && !line.ends_with(":0");
     if (!is_known) continue;
     const bool is_own = line.find("/kernels/cuda_cpp/include/") != std::string::npos;

@@ -101,29 +101,55 @@ def test_shared_memory_outside_of_functions() -> None:
 @pytest.mark.parametrize(
     ("code", "made"),
     [
-        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "x = ::loom_cuda::lane();"),
-        ('asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));', "y = exp2f(x);"),
+        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "ptx_0, AS(::loom_cuda::lane()))"),
+        ('asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));', "ptx_0, exp2f(AS(ptx_1)))"),
         (
             'asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b + c), "f"(d));',
-            "y = (a) * (b + c) + (d);",
+            "const auto ptx_2 = b + c;",
         ),
-        ('asm volatile("membar.gl;" ::: "memory");', ""),
+        ('asm volatile("membar.gl;" ::: "memory");', "do { } while (0);"),
         (
             'asm volatile("red.release.gpu.global.add.s32 [%0], %1;" :: "l"(p), "r"(n) : "memory");',
-            "atomicAdd(reinterpret_cast<signed int*>(p), n);",
+            "atomicAdd(::loom_cuda::ptx::at<signed int>(ptx_0), AS(ptx_1))",
         ),
         (
             'asm volatile("atom.cas.acquire.gpu.b32 %0,[%1],%2,%3;" : "=r"(o) : "l"(p), "r"(a), "r"(b));',
-            "o = atomicCAS(reinterpret_cast<unsigned int*>(p), a, b);",
+            "atomicCAS(::loom_cuda::ptx::at<unsigned int>(ptx_1), AS(ptx_2), AS(ptx_3))",
         ),
         (
             'asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(p));',
-            "a = reinterpret_cast<const float*>(p)[0]; b = reinterpret_cast<const float*>(p)[1];",
+            "ptx_read1 = ::loom_cuda::ptx::read(::loom_cuda::ptx::at<float>(ptx_2) + 1)",
+        ),
+        (
+            'asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(a) : "l"(p));',
+            "::loom_cuda::ptx::read_now(",
         ),
     ],
 )
 def test_inline_ptx(code: str, made: str) -> None:
-    assert flat(rewrite(f"void f() {{ {code} }}")) == flat(f"void f() {{ do {{ {made} }} while (0); }}")
+    found = re.sub(r"::loom_cuda::ptx::as<[\w ]+>", "AS", flat(rewrite(f"void f() {{ {code} }}")))
+    assert made in found
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "add.sat.f32 %0, %1, %1",
+        "mul.hi.s32 %0, %1, %1",
+        "mul.rz.f32 %0, %1, %1",
+        "max.NaN.f32 %0, %1, %1",
+        "max.f32 %0, %1, %1, %1",
+        "prmt.b32.rc8 %0, %1, %1, %1",
+        "cvt.sat.f32.f16 %0, %1",
+        "cvt.rn.tf32.f32 %0, %1",
+        "max.NaN.f16x2 %0, %1, %1",
+        "ld.shared::cluster.u32 %0, [%1]",
+        "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 {%0}, {%1}, {%1}, {%1}",
+    ],
+)
+def test_what_would_be_another_number_is_refused(instruction: str) -> None:
+    with pytest.raises(RefusedError, match="inline PTX"):
+        rewrite(f'void f() {{ asm("{instruction};" : "=r"(a) : "r"(b)); }}')
 
 
 @pytest.mark.parametrize(

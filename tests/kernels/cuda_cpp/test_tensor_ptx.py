@@ -52,3 +52,25 @@ def test_scalars() -> None:
     swapped = (unsigned >> 16) | ((unsigned & 0xFFFF) << 16)
     assert torch.equal(turned.long() & 0xFFFFFFFF, swapped)
     assert halves.unique().tolist() == [0x47004400]
+
+
+@pytest.mark.long
+def test_registers_are_bits_and_instructions_have_types() -> None:
+    out = torch.zeros(64, dtype=torch.int32, device="loom")
+    kernel("typed")((1,), (1,), (out,))
+    found = out.cpu().view(-1, 2)
+    assert found[:, 0].tolist() == found[:, 1].tolist()
+    assert found[:15].abs().sum() != 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_that_wait_for_those_behind_them(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        flags, order = (torch.zeros(41, dtype=torch.int32, device="loom") for _ in range(2))
+        kernel("waits_for_the_next")((40,), (1,), (flags, order))
+        assert order.tolist() == [*range(39, -1, -1), 40]
+    finally:
+        torch.set_num_threads(before)

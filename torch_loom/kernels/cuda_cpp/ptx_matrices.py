@@ -8,6 +8,7 @@ _HERE = "::loom_cuda::ptx"
 _FACTORS = {"f16": 2, "bf16": 2, "tf32": 4, "s8": 1, "u8": 1}  # bytes of each
 _SUMS = {"f32": ("f32", 4), "s32": ("s32", 4), "f16": ("packed_f16", 2)}
 _SHAPE = re.compile(r"m16n8k(\d+)")
+_NAMES = re.compile(r"\b[xyz]\b")
 _HALVES = {
     "add": "x + y",
     "sub": "x - y",
@@ -43,26 +44,27 @@ def translated(opcode: str, kinds: list[str], given: list[str], text: str) -> st
         return _load(kinds, given, text)
     if opcode == "cp" and kinds[:1] == ["async"]:
         return _copy(kinds, given, text)
-    if opcode == "lop3":
+    if opcode == "lop3" and kinds == ["b32"] and len(given) == 5:
         return f"{given[0]} = {_HERE}::by_table({', '.join(given[1:])})"
-    if "f16x2" in kinds and opcode in _HALVES and not {"sat", "relu"} & set(kinds):
-        names = "xyz"[: len(given) - 1]
-        parameters = ", ".join(f"float {name}" for name in names)
+    if (
+        kinds[-1:] in (["f16x2"], ["f16"])
+        and opcode in _HALVES
+        and set(kinds[:-1]) <= {"rn", "approx", "ftz"}
+    ):
+        names = _NAMES.findall(_HALVES[opcode])
+        if len(given) - 1 != len(set(names)):
+            return None
+        parameters = ", ".join(f"float {name}" for name in "xyz"[: len(set(names))])
         change = f"[]({parameters}) {{ return {_HALVES[opcode]}; }}"
-        halves = f"{_HERE}::of_halves({change}, {', '.join(given[1:])})"
-        return f"{_HERE}::set({given[0]}, {halves})"
-    if kinds[-1:] == ["f16"] and opcode in _HALVES and not {"sat", "relu"} & set(kinds):
-        names = "xyz"[: len(given) - 1]
-        wide = ", ".join(
-            f"{name} = ::loom_cuda::float_of_half({one})" for name, one in zip(names, given[1:], strict=True)
-        )
-        return f"{{ const float {wide}; {given[0]} = ::loom_cuda::half_of_float({_HALVES[opcode]}); }}"
+        function = "of_halves" if kinds[-1] == "f16x2" else "of_half"
+        return f"{_HERE}::set({given[0]}, {_HERE}::{function}({change}, {', '.join(given[1:])}))"
     return None
 
 
 def _product(kinds: list[str], given: list[str], text: str) -> str:
     shape = next((found for kind in kinds if (found := _SHAPE.fullmatch(kind))), None)
-    if shape is None or not {"row", "col"} <= set(kinds) or len(given) != 4 or len(kinds) < 4:
+    words = {"sync", "aligned", "row", "col", shape and shape[0]}
+    if shape is None or set(kinds[:-4]) != words or len(given) != 4:
         raise UnknownInstructionError(repr(text))
     depth = int(shape[1])
     to, left, right, sums = kinds[-4:]
@@ -103,6 +105,9 @@ def _copy(kinds: list[str], given: list[str], text: str) -> str:
         return ""
     if "cache_hint" in kinds[-1]:
         given = given[:-1]
-    if kinds[1] not in ("ca", "cg") or "shared" not in kinds[2] or len(given) not in (3, 4):
+    sizes = all(value.isdigit() or value.startswith("ptx_") for value in given[2:])
+    shared = kinds[2] in ("shared", "shared::cta")
+    if kinds[1] not in ("ca", "cg") or not shared or not sizes or len(given) not in (3, 4):
         raise UnknownInstructionError(repr(text))
-    return f"{_HERE}::copy(::loom_cuda::of_shared({given[0]}), {', '.join(given[1:])})"
+    to, source = f"::loom_cuda::of_shared({given[0]})", f"{_HERE}::at<const char>({given[1]})"
+    return f"{_HERE}::copy({to}, {source}, {', '.join(given[2:])})"

@@ -92,3 +92,59 @@ __global__ void scalars(const int* x, int* out) {
   out[192 + t] = static_cast<int>(both);
   out[256 + t] = static_cast<int>(halves);
 }
+
+// Registers are bits, and instructions have types. Each result beside what it must be.
+__global__ void typed(unsigned* out) {
+  unsigned n = 0;
+  const auto is = [&](unsigned found, unsigned wanted) { out[n++] = found, out[n++] = wanted; };
+  float x = 1.5f, y;
+  unsigned r, low, high;
+  unsigned long long wide;
+  uint16_t a = 0x3C00, z = 0x4000, h;
+  asm("add.f16 %0, %1, %2;" : "=h"(h) : "h"(a), "h"(z));
+  is(h, 0x4200);
+  asm("{ .reg .pred p; setp.ne.u32 p, %1, 0; not.pred p, p; selp.u32 %0, 1, 0, p; }" : "=r"(r) : "r"(5));
+  is(r, 0);
+  asm("mov.b32 %0, %1;" : "=r"(r) : "f"(x));
+  is(r, 0x3FC00000);
+  asm("mov.b64 %0, {%1, %2};" : "=l"(wide) : "f"(x), "f"(2.5f));
+  is(static_cast<unsigned>(wide), 0x3FC00000);
+  asm("mov.b64 {%0, %1}, %2;" : "=f"(y), "=r"(r) : "l"(wide));
+  is(__float_as_uint(y), 0x3FC00000);
+  is(r, 0x40200000);
+  asm("{ .reg .b32 t; mov.b32 t, %1; add.f32 %0, t, t; }" : "=f"(y) : "f"(x));
+  is(__float_as_uint(y), 0x40400000);
+  asm("max.s32 %0, %1, %2;" : "=r"(r) : "r"(0xFFFFFFFFU), "r"(1U));
+  is(r, 1);
+  asm("max.u32 %0, %1, %2;" : "=r"(r) : "r"(-1), "r"(1));
+  is(r, 0xFFFFFFFF);
+  asm("shl.b32 %0, %1, %2;" : "=r"(r) : "r"(1), "r"(32));
+  is(r, 0);
+  asm("shr.s32 %0, %1, %2;" : "=r"(r) : "r"(-8), "r"(1));
+  is(r, 0xFFFFFFFC);
+  __shared__ unsigned s[4];
+  s[threadIdx.x] = threadIdx.x + 7;
+  int address = static_cast<int>(__cvta_generic_to_shared(s));
+  asm("ld.shared::cta.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(address));
+  is(low, 7);
+  float* p = reinterpret_cast<float*>(s);
+  asm volatile("st.shared.b32 [%0+4], %1;" ::"r"(address), "f"(x));
+  is(s[1], 0x3FC00000);
+  asm("add.u64 %0, %1, 4;" : "=l"(p) : "l"(p));
+  is(static_cast<unsigned>(p - reinterpret_cast<float*>(s)), 1);
+  unsigned q = 2;
+  asm("lop3.b32 %0, %1, %1, %1, 0x80;" : "=r"(r) : "r"(q++));
+  is(q, 3);
+  asm("mul.f32 %0, %1, %1;\n\tadd.f32 %0, %0, %1;" : "=f"(y) : "f"(x));
+  is(__float_as_uint(y), 0x40700000);  // 3.75
+}
+
+// Blocks wait for those behind them, which on a GPU run at once.
+__global__ void waits_for_the_next(unsigned* flags, int* order) {
+  const unsigned block = blockIdx.x;
+  unsigned flag = block + 1 == gridDim.x;
+  while (flag == 0)
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(flag) : "l"(flags + block + 1) : "memory");
+  order[block] = atomicAdd(order + gridDim.x, 1);
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flags + block), "r"(1) : "memory");
+}

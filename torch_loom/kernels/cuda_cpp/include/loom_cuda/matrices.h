@@ -9,25 +9,81 @@
 namespace loom_cuda::ptx {
 
 template <typename T>
+using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
+template <typename T>
+static inline T first(const T& value) {
+  return value;
+}
+
+// A register read as an instruction's type: its bits, where one of the two is a real number and the other
+// not.
+template <typename T, typename V>
+static inline T as(const V& value) {
+  if constexpr (std::is_pointer_v<V>) {
+    return static_cast<T>(reinterpret_cast<unsigned long long>(value));
+  } else if constexpr (std::is_class_v<V> || (sizeof(T) == sizeof(V) &&
+                                              std::is_floating_point_v<T> != std::is_floating_point_v<V>)) {
+    static_assert(sizeof(T) == sizeof(V), "an operand has another size than its instruction");
+    T result;
+    memcpy(&result, &value, sizeof(T));
+    return result;
+  } else {
+    return static_cast<T>(value);
+  }
+}
+// ... and written.
+template <typename T, typename V>
+static inline void put(V& to, T value) {
+  if constexpr (std::is_pointer_v<V>) {
+    to = reinterpret_cast<V>(static_cast<unsigned long long>(value));
+  } else {
+    to = as<V>(value);
+  }
+}
+template <typename T>
 static inline unsigned bits(const T& value) {
-  static_assert(sizeof(T) == 4, "a register has 32 bits");
-  unsigned result;
-  memcpy(&result, &value, 4);
-  return result;
+  return as<unsigned>(value);
 }
 template <typename T>
-static inline void set(T& value, unsigned bits) {
-  static_assert(sizeof(T) == 4, "a register has 32 bits");
-  memcpy(&value, &bits, 4);
+static inline void set(T& to, unsigned value) {
+  put<unsigned>(to, value);
+}
+template <typename T>
+static inline void set(T& to, unsigned short value) {
+  put<unsigned short>(to, value);
 }
 
+// Addresses come as pointers and as numbers.
+template <typename T, typename A>
+static inline T* at(A address) {
+  if constexpr (std::is_pointer_v<A>) {
+    return reinterpret_cast<T*>(const_cast<char*>(reinterpret_cast<const volatile char*>(address)));
+  } else {
+    return reinterpret_cast<T*>(static_cast<size_t>(address));
+  }
+}
+template <typename T, typename A>
+static inline T* at_shared(A address) {
+  return static_cast<T*>(of_shared(address));
+}
 // An address, so many bytes further on.
-static inline size_t behind(size_t address, size_t bytes) { return address + bytes; }
-template <typename T>
-static inline const char* behind(T* address, size_t bytes) {
-  return reinterpret_cast<const char*>(address) + bytes;
+template <typename A>
+static inline A behind(A address, long long bytes) {
+  if constexpr (std::is_pointer_v<A>) {
+    return reinterpret_cast<A>(reinterpret_cast<unsigned long long>(address) + bytes);
+  } else {
+    return static_cast<A>(address + bytes);
+  }
 }
 
+template <typename T>
+static inline T read(const T* at) {
+  return *at;
+}
+template <typename T>
+static inline void write(T* at, T value) {
+  *at = value;
+}
 // What is there now, and not what was there before: other blocks may write it.
 template <typename T>
 static inline T read_now(const T* at) {
@@ -35,6 +91,21 @@ static inline T read_now(const T* at) {
   const T value = *const_cast<const volatile T*>(at);
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return value;
+}
+template <typename T>
+static inline void write_now(T* at, T value) {
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  *const_cast<volatile T*>(at) = value;
+}
+
+// By as many bits as there are, or more: nothing is left, or the sign.
+template <typename T>
+static inline T shifted_left(T value, unsigned count) {
+  return count >= 8 * sizeof(T) ? T(0) : static_cast<T>(value << count);
+}
+template <typename T>
+static inline T shifted_right(T value, unsigned count) {
+  return count >= 8 * sizeof(T) ? static_cast<T>(value < 0 ? -1 : 0) : static_cast<T>(value >> count);
 }
 
 // Elements of a register, the lowest first.
@@ -162,23 +233,19 @@ static inline void load_matrices(Rows<count, is_transposed>& own, const void* ro
 }
 
 // The bytes behind `given` are zero.
-template <typename From>
-static inline void copy(void* to, From from, unsigned bytes, unsigned given) {
-  const auto* const source = reinterpret_cast<const unsigned char*>(from);
+static inline void copy(void* to, const char* from, unsigned bytes, unsigned given) {
   for (unsigned i = 0; i < bytes; i += 4) {
     unsigned word = 0;
     if (i + 4 <= given) {
-      word = *reinterpret_cast<const unsigned*>(source + i);
+      word = *reinterpret_cast<const unsigned*>(from + i);
     } else {
-      for (unsigned k = i; k < given; ++k) word |= static_cast<unsigned>(source[k]) << 8 * (k - i);
+      for (unsigned k = i; k < given; ++k)
+        word |= static_cast<unsigned>(static_cast<unsigned char>(from[k])) << 8 * (k - i);
     }
     static_cast<unsigned*>(to)[i / 4] = word;
   }
 }
-template <typename From>
-static inline void copy(void* to, From from, unsigned bytes) {
-  copy(to, from, bytes, bytes);
-}
+static inline void copy(void* to, const char* from, unsigned bytes) { copy(to, from, bytes, bytes); }
 
 // `change` of each half of packed registers.
 template <typename F, typename... T>
@@ -188,8 +255,10 @@ static inline unsigned of_halves(F change, const T&... packed) {
     result |= static_cast<unsigned>(half_of_float(change(f16::get(bits(packed), i)...))) << 16 * i;
   return result;
 }
-static inline unsigned pack(unsigned short low, unsigned short high) {
-  return low | static_cast<unsigned>(high) << 16;
+
+template <typename F, typename... T>
+static inline unsigned short of_half(F change, const T&... halves) {
+  return half_of_float(change(float_of_half(as<unsigned short>(halves))...));
 }
 
 // Each bit is that of the table whose number a, b and c spell.

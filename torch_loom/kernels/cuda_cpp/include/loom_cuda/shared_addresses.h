@@ -28,7 +28,8 @@ static inline size_t shared_address(const void* at) {
 }
 template <typename T>
 static inline void* of_shared(T at) {
-  const auto address = static_cast<unsigned long long>(at);
+  const unsigned long long address =
+      sizeof(T) == 4 ? static_cast<unsigned>(at) : static_cast<unsigned long long>(at);
   if (address >> 32 != 0) return reinterpret_cast<void*>(address);
   return reinterpret_cast<void*>(static_cast<unsigned long long>(high_bits[address >> 20]) << 32 | address);
 }
