@@ -31,46 +31,18 @@ _IGNORED_WITH_VALUE = {
     *("--keep-dir", "-keep-dir", "--libdevice-directory", "-ldir", "-Xarchive", "--archive-options"),
     *("-split-compile", "--split-compile", "-cudart", "--cudart", "-diag-error", "--diag-error"),
 }
+# Beginnings of options without a value of their own, behind one dash or two.
 _IGNORED = (
-    *("--expt-", "-expt-", "--extended-lambda", "-extended-lambda", "--use_fast_math", "-use_fast_math"),
-    *(
-        "-lineinfo",
-        "--generate-line-info",
-        "-res-usage",
-        "--resource-usage",
-        "-keep",
-        "--keep",
-        "-dlto",
-    ),
-    *("-gencode", "--generate-code", "-arch", "--gpu-arch", "-code"),
-    *("--ptxas-options", "-Xptxas", "-Xcudafe", "--threads", "-t=", "--maxrregcount", "-maxrregcount"),
-    *(
-        "--diag",
-        "-diag",
-        "-ftz",
-        "--ftz",
-        "-prec-",
-        "--prec-",
-        "-fmad",
-        "--fmad",
-        "--default-stream",
-        "-forward",
-    ),
-    *("--split-compile", "--cudart", "-Werror", "--Werror", "-ccbin", "--compiler-bindir", "-sm_", "-m64"),
-    *("--extra-device-vectorization", "-extra-device-vectorization", "--allow-unsupported-compiler"),
-    *("-allow-unsupported-compiler", "--dopt", "-dopt", "--source-in-ptx", "-src-in-ptx", "--time", "-time"),
-    *("--no-align-double", "--brief-diagnostics", "-brief-diag", "--jump-table-density", "-jtd", "--minimal"),
-    *("--device-int128", "-device-int128", "--relocatable-ptx", "-reloc-ptx", "--extensible-whole-program"),
-    *(
-        "-ewp",
-        "--cudadevrt",
-        "-cudadevrt",
-        "--gen-opt-lto",
-        "--no-device-link",
-        "-nodlink",
-        "--nvlink-options",
-    ),
-    *("--disable-warnings", "-restrict", "--restrict", "-no-compress", "--compress-mode", "-static-global"),
+    *("Werror", "Xcudafe", "Xptxas", "allow-unsupported-compiler", "arch", "brief-diag"),
+    *("ccbin", "code", "compiler-bindir", "compress-mode", "cudadevrt", "cudart"),
+    *("default-stream", "device-int128", "diag", "disable-warnings", "dlto", "dopt", "ewp"),
+    *("expt-", "extended-lambda", "extensible-whole-program", "extra-device-vectorization"),
+    *("fmad", "forward", "ftz", "gen-opt-lto", "gencode", "generate-code"),
+    *("generate-line-info", "gpu-arch", "jtd", "jump-table-density", "keep", "lineinfo"),
+    *("m64", "maxrregcount", "minimal", "no-align-double", "no-compress", "no-device-link"),
+    *("nodlink", "nvlink-options", "prec-", "ptxas-options", "reloc-ptx", "relocatable-ptx"),
+    *("res-usage", "resource-usage", "restrict", "sm_", "source-in-ptx", "split-compile"),
+    *("src-in-ptx", "static-global", "t=", "threads", "time", "use_fast_math"),
 )
 _HOST = ("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options")
 # Preprocessor's options.
@@ -208,7 +180,7 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         command.compile.append(_standard(word.partition("=")[2]))
     elif word in ("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-G", "--debug", "--device-debug", "-pthread"):
         command.compile.append({"-G": "-g", "--debug": "-g", "--device-debug": "-g"}.get(word, word))
-    elif word.startswith(_IGNORED) or word in ("-v", "--verbose", "-w"):
+    elif word in ("-v", "--verbose", "-w") or (word[:1] == "-" and word.lstrip("-").startswith(_IGNORED)):
         pass
     elif word.startswith(("-f", "-m", "-W", "-g")):
         command.compile.append(word)

@@ -12,7 +12,7 @@ from torch_loom.kernels.cuda_cpp import ptx_matrices
 from torch_loom.kernels.cuda_cpp.ptx_matrices import UnknownInstructionError
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_INSTRUCTION = re.compile(r"([^\s{\[]*)\s*(.*)", re.DOTALL)
+_BEHIND_NAME = re.compile(r"\s*(?=[{\[])|\s+")
 _OPERAND = re.compile(r'(?:\[\s*\w+\s*\]\s*)?"([^"]*)"\s*\(')
 
 _REGISTERS = {
@@ -158,9 +158,8 @@ def translated(inside: str) -> str:
     names = [f"ptx_{number}" for number in range(len(outputs) + len(inputs))]
     before, after = [], []
     for name, (kind, value) in zip(names, outputs, strict=False):
-        before.append(f"auto&& {name}_to = {value}; auto {name} = {_HERE}::first({name}_to)")
-        if not kind.startswith("+"):
-            before[-1] = f"auto&& {name}_to = {value}; {_HERE}::Plain<decltype({name}_to)> {name}{{}}"
+        begins = f"{name}_to" if kind.startswith("+") else ""
+        before.append(f"auto&& {name}_to = {value}; {_HERE}::Plain<decltype({name}_to)> {name}{{{begins}}}")
         after.append(f"{name}_to = {name}")
     for name, (_, value) in zip(names[len(outputs) :], inputs, strict=True):
         before.append(f"const auto {name} = {value}")
@@ -207,9 +206,9 @@ class _Program:
             return f"if ({condition}) {{ {self.statement(text[guard.end() :])}; }}"
         if text.startswith(".reg"):
             return self._declaration(text)
-        name, rest = _INSTRUCTION.match(text).groups()  # type: ignore[union-attr]
+        name, *rest = _BEHIND_NAME.split(text, maxsplit=1)
         opcode, *kinds = name.split(".")
-        given = [self._value(one.strip(), text) for one in _split(rest, ",")] if rest else []
+        given = [self._value(one.strip(), text) for one in _split(rest[0], ",")] if rest else []
         try:
             return _instruction(opcode, kinds, given, text)
         except (IndexError, KeyError):
@@ -220,7 +219,7 @@ class _Program:
         if found is None or found[1] not in _TYPE_NAMES:
             raise UnknownInstructionError(repr(text))
         names = [one.strip() for one in found[2].split(",")]
-        own = {name: f"ptx_{name.lstrip('%')}" for name in names}
+        own = {name: f"ptx_register_{name.lstrip('%')}" for name in names}
         self._registers.update(own)
         return f"{_TYPE_NAMES[found[1]]} {', '.join(f'{name}{{}}' for name in own.values())}"
 

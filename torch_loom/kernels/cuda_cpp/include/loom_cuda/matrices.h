@@ -10,10 +10,6 @@ namespace loom_cuda::ptx {
 
 template <typename T>
 using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
-template <typename T>
-static inline T first(const T& value) {
-  return value;
-}
 
 // A register read as an instruction's type: its bits, where one of the two is a real number and the other
 // not.
