@@ -122,7 +122,6 @@ struct KeyValuePair {
   bool operator==(const KeyValuePair& other) const { return key == other.key && value == other.value; }
 };
 
-// Programs put what follows a collective's storage behind it: the storages are multiples of 16 bytes.
 // Memory that is not constructed, and that a collective uses by a reference to its storage.
 template <typename T>
 struct Uninitialized {

@@ -41,7 +41,7 @@ struct Now<FutureValue<T, I>> {
 };
 // What sums are kept in: as an operator returns them.
 template <typename Op, typename First, typename In>
-using Sum = std::decay_t<std::invoke_result_t<Op&, typename Now<First>::type, Value<In>>>;
+using Accumulated = std::decay_t<std::invoke_result_t<Op&, typename Now<First>::type, Value<In>>>;
 
 template <typename F, typename... A>
 static inline cudaError_t command(const char* name, void* temporary, size_t& bytes, cudaStream_t stream,

@@ -122,7 +122,7 @@ struct DeviceReduce {
         "cub::DeviceReduce", temporary, bytes, stream,
         [](auto keys, auto keys_out, auto in, auto out, auto count, Op op, N n) {
           using Key = loom_detail::Value<K>;
-          using T = loom_detail::Sum<Op, loom_detail::Value<In>, In>;
+          using T = loom_detail::Accumulated<Op, loom_detail::Value<In>, In>;
           N runs = 0;
           for (N i = 0; i < n; ++runs) {
             Key key = keys[i];

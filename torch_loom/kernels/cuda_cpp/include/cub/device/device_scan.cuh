@@ -14,7 +14,7 @@ struct DeviceScan {
         [](auto in, auto out, Op op, N n) {
           using Value = loom_detail::Value<In>;
           if (n == 0) return;
-          loom_detail::Sum<Op, Value, In> value = static_cast<Value>(in[0]);
+          loom_detail::Accumulated<Op, Value, In> value = static_cast<Value>(in[0]);
           out[0] = value;
           for (N i = 1; i < n; ++i) out[i] = value = op(value, static_cast<Value>(in[i]));
         },
@@ -26,7 +26,7 @@ struct DeviceScan {
     return loom_detail::command(
         "cub::DeviceScan", temporary, bytes, stream,
         [](auto in, auto out, Op op, T initial, N n) {
-          loom_detail::Sum<Op, T, In> value = static_cast<typename loom_detail::Now<T>::type>(initial);
+          loom_detail::Accumulated<Op, T, In> value = static_cast<typename loom_detail::Now<T>::type>(initial);
           for (N i = 0; i < n; ++i) out[i] = value = op(value, static_cast<loom_detail::Value<In>>(in[i]));
         },
         in, out, op, initial, n);
@@ -37,7 +37,7 @@ struct DeviceScan {
     return loom_detail::command(
         "cub::DeviceScan", temporary, bytes, stream,
         [](auto in, auto out, Op op, T initial, N n) {
-          loom_detail::Sum<Op, T, In> value = static_cast<typename loom_detail::Now<T>::type>(initial);
+          loom_detail::Accumulated<Op, T, In> value = static_cast<typename loom_detail::Now<T>::type>(initial);
           for (N i = 0; i < n; ++i) {
             const loom_detail::Value<In> own = in[i];
             out[i] = value;
@@ -89,7 +89,7 @@ struct DeviceScan {
           using Value = loom_detail::Value<In>;
           if (n == 0) return;
           loom_detail::Value<K> key = keys[0];
-          loom_detail::Sum<Op, Value, In> value = static_cast<Value>(in[0]);
+          loom_detail::Accumulated<Op, Value, In> value = static_cast<Value>(in[0]);
           out[0] = value;
           for (N i = 1; i < n; ++i) {
             const loom_detail::Value<K> next = keys[i];
@@ -115,7 +115,7 @@ struct DeviceScan {
         [](auto keys, auto in, auto out, Op op, T initial, N n, Equal equal) {
           if (n == 0) return;
           loom_detail::Value<K> key = keys[0];
-          loom_detail::Sum<Op, T, In> value = initial;
+          loom_detail::Accumulated<Op, T, In> value = initial;
           for (N i = 0; i < n; ++i) {
             const loom_detail::Value<K> next = keys[i];
             const loom_detail::Value<In> own = in[i];

@@ -1,7 +1,7 @@
 // Numbers of cuRAND's generators as distributions: uniform in (0, 1], normal by Box and Muller, log-normal,
 // Poisson. The uniform ones have cuRAND's bits; the normal ones are the exact values of those, rounded once,
-// which a GPU's approximate functions are within a few last bits of. Poisson's are of cuRAND's numbers to a
-// mean of 64.
+// which a GPU's approximate functions are within a few last bits of. Poisson's counts have its distribution; no
+// published ones of cuRAND's were compared.
 #pragma once
 
 #include "loom_cuda/math.h"
