@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, 
 
 
 class Kernel:
-    """A kernel of ``tests/kernels/ttir``."""
+    """A kernel of ``tests/kernels/ttir``, with its C++ ``changed``."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, changed: Callable[[str], str] = str) -> None:
         self.emitted: Emitted = emit(read((TEXTS / f"{name}.ttir").read_text(encoding="utf-8")))
-        address = compiled(self.emitted.text, self.emitted.text, options=FOR_THIS_MACHINE)
+        text = changed(self.emitted.text)
+        address = compiled(text, text, options=FOR_THIS_MACHINE)
         self._function = _FUNCTION(address)
 
     def run(self, grid: tuple[int, int, int], *arguments: Any) -> str:

@@ -15,7 +15,7 @@ from torch_loom.kernels.emission.types import cpp_type
 from torch_loom.kernels.lowering import lower
 from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.lowering.plan import LoweredFunction
-from torch_loom.kernels.ttir.model import Module, Op, Pointer, Scalar, Value
+from torch_loom.kernels.ttir.model import Function, Module, Op, Pointer, Scalar, Value
 
 _HEADERS = ("numbers.h", "functions.h", "products.h", "kernel.h")
 _BLOCK_ALIGNMENT = 64
@@ -64,8 +64,11 @@ class KernelText:
     def __init__(self, module: Module, *, is_watched: bool, num_threads: int) -> None:
         self.is_watched = is_watched
         self.num_threads = num_threads
-        self.functions = {one.function.name: one for one in lower(module)}
+        lowered = lower(module)
+        self.functions = {one.function.name: one for one in lowered.functions}
         self.kernel = self.functions[module.kernel.name]
+        self.once = None if is_watched else lowered.once
+        self.bounds = lowered.bounds
         self._blocks = 0
         self._sites: dict[tuple[str, str, str, int], int] = {}
         self._origins: dict[FunctionText, Origins] = {}
@@ -141,7 +144,7 @@ class KernelText:
 
     def argument(self, function: FunctionText, op: Op) -> int:
         """Return which address among the arguments the address of an access comes from; -1: not known."""
-        if function.lowered is not self.kernel:
+        if function.lowered is not self.kernel and function.lowered is not self.once:
             return -1
         if function not in self._origins:
             self._origins[function] = Origins(function.lowered)
@@ -207,33 +210,49 @@ class KernelText:
         return [f"{self._signature(lowered)} {{", *function.lines(), "}"]
 
     def _kernel(self) -> tuple[list[str], str]:
-        function = FunctionText(self, self.kernel)
+        arguments = self.kernel.function.arguments
+        letters = "".join(_parameter(self.kernel.function, one)[0] for one in arguments)
+        if self.once is None:
+            return self._run(FunctionText(self, self.kernel), "run_program"), letters
+        checks = Counter(self.checks)
+        once = self._run(FunctionText(self, self.once), "run_once")
+        self.checks = checks  # those of the kernel as it is written
+        tests = []
+        for bound in self.bounds:
+            place = arguments.index(bound.end)
+            end = _parameter(self.kernel.function, bound.end)[2].format(f"program.numbers[{place}]")
+            tests.append(f"{end} > {bound.begin} && {end} <= {bound.begin + bound.step}")
+        return [
+            *self._run(FunctionText(self, self.kernel), "run_loops"),
+            *once,
+            "void run_program(const Program& program) {",
+            f"if ({' && '.join(tests)}) return run_once(program);",
+            "run_loops(program);",
+            "}",
+        ], letters
+
+    def _run(self, function: FunctionText, name: str) -> list[str]:
         head = []
-        parameters = ""
-        for number, value in enumerate(self.kernel.function.arguments):
-            kind = cpp_type(value.type)
-            if kind is None:
-                raise elements.refused(
-                    Op("an argument", place=self.kernel.function.place), f"an argument of type {value.type}"
-                )
-            letter, read = _parameter(value, kind)
-            parameters += letter
-            name = function.number(value)
-            head.append(f"const {kind} {name} = {read.format(f'program.numbers[{number}]')};")
-        body = function.lines()
-        return ["void run_program(const Program& program) {", *head, *body, "}"], parameters
+        for number, value in enumerate(function.lowered.function.arguments):
+            _, kind, read = _parameter(function.lowered.function, value)
+            read = read.format(f"program.numbers[{number}]")
+            head.append(f"const {kind} {function.number(value)} = {read};")
+        return [f"void {name}(const Program& program) {{", *head, *function.lines(), "}"]
 
 
-def _parameter(value: Value, kind: str) -> tuple[str, str]:
-    """Return the letter of a parameter, and how it is read from 64 bits."""
+def _parameter(function: Function, value: Value) -> tuple[str, str, str]:
+    """Return the letter of a parameter, its C++ type, and how it is read from 64 bits."""
+    kind = cpp_type(value.type)
+    if kind is None:
+        raise elements.refused(Op("an argument", place=function.place), f"an argument of type {value.type}")
     if isinstance(value.type, Pointer):
-        return "p", "{0}"
+        return "p", kind, "{0}"
     assert isinstance(value.type, Scalar)
     if value.type.is_integer:
-        return "i", f"{kind}({{0}})"
+        return "i", kind, f"{kind}({{0}})"
     letter = {"float": "f", "double": "d", "f16": "h", "bf16": "b"}.get(kind, "h")
     bits = {"f": "uint32_t", "d": "uint64_t", "h": "uint16_t", "b": "uint16_t"}[letter]
-    return letter, f"bits_as<{kind}>({bits}({{0}}))"
+    return letter, kind, f"bits_as<{kind}>({bits}({{0}}))"
 
 
 def _cpp(value: Value) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torch_loom.kernels.lowering import ops as kinds
+from torch_loom.kernels.lowering.once import Bound, run_once
 from torch_loom.kernels.lowering.rewrite import rewrite
 from torch_loom.kernels.ttir.model import Block, Function, Module, Op, Region, Tensor, Value, shape_of
 
@@ -74,9 +75,24 @@ class LoweredFunction:
     in_place: dict[Value, tuple[Value, ...]]
 
 
-def lower(module: Module) -> list[LoweredFunction]:
-    """Return the functions of a module as loops."""
-    return [_Planner(function).lowered() for function in rewrite(module).functions]
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A module as loops: its functions, and ``once``, its kernel without the loops that have these bounds."""
+
+    functions: tuple[LoweredFunction, ...]
+    once: LoweredFunction | None
+    bounds: tuple[Bound, ...]
+
+
+def lower(module: Module) -> Lowered:
+    """Return a module as loops."""
+    module = rewrite(module)
+    once, bounds = run_once(module.kernel) or (None, ())
+    return Lowered(
+        tuple(_Planner(function).lowered() for function in module.functions),
+        None if once is None else _Planner(once).lowered(),
+        bounds,
+    )
 
 
 class _Planner:
