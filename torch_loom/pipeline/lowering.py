@@ -50,14 +50,28 @@ def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[i
     if len(set(devices)) > 1:
         return {}
     every = {one for module in modules for one in module.parameters() if type(one) is nn.Parameter}
-    return {id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every}
+    copies: dict[int, Any] = {
+        id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every
+    }
+    buffers = {one for module in modules for one in module.buffers() if _is_plain(one)}
+    copies.update({id(one): one.to(devices[0], copy=True) for one in buffers})
+    return copies
+
+
+def _is_plain(buffer: torch.Tensor) -> bool:
+    """Whether a copy of the values is all there is to copy: no view, gradient or attribute of its own."""
+    return type(buffer) is torch.Tensor and not (
+        buffer.requires_grad or buffer.is_sparse or buffer._base is not None or vars(buffer)
+    )
 
 
 def _empty_copies(modules: list[nn.Module]) -> dict[int, Any]:
-    """Copies of the dictionaries of modules that are empty, most of them: ``deepcopy`` takes each apart."""
+    """Copies of what is empty in modules, as most of their containers are: ``deepcopy`` takes each apart."""
     inner = {one for module in modules for one in module.modules()}
     attributes = [value for one in inner for value in vars(one).values()]
-    return {id(one): type(one)() for one in attributes if type(one) in (dict, OrderedDict) and not one}
+    return {
+        id(one): type(one)() for one in attributes if type(one) in (dict, OrderedDict, set, list) and not one
+    }
 
 
 def named_parameters(modules: dict[str, nn.Module]) -> dict[str, nn.Parameter]:
