@@ -129,6 +129,11 @@ FAULTS = {
         "program (3, 0, 0) of (4, 1, 1) reads",
         "argument x, a tensor of Float [4, 256]",
     ),
+    "expanded": (
+        "row * stride",
+        "program (0, 0, 0) of (4, 1, 1) reads",
+        "0 bytes after the end of argument x, a tensor of Float [4, 256] with strides [0, 0]",
+    ),
     "index": (
         "tl.load(index + at)",
         "reads 4 bytes",

@@ -240,11 +240,17 @@ struct GridLaunch {
   }
 };
 
-std::string shape_of(const at::Tensor& tensor) {
-  std::string text = std::string("a tensor of ") + c10::toString(tensor.scalar_type()) + " [";
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim)
-    text += (dim == 0 ? "" : ", ") + std::to_string(tensor.size(dim));
+std::string listed(at::IntArrayRef numbers) {
+  std::string text = "[";
+  for (const int64_t number : numbers) text += (text.size() == 1 ? "" : ", ") + std::to_string(number);
   return text + "]";
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text =
+      std::string("a tensor of ") + c10::toString(tensor.scalar_type()) + " " + listed(tensor.sizes());
+  // An expanded gradient has less memory than its shape says.
+  return tensor.is_contiguous() ? text : text + " with strides " + listed(tensor.strides());
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ try:
         kernels.shifted[(1,)](x, out, 1000, distance, BLOCK=1024)
     elif fault == "wrong stride":
         kernels.rows[(4,)](torch.ones(4, 256, device="cuda"), out, 300, BLOCK=256)
+    elif fault == "expanded":
+        kernels.rows[(4,)](torch.ones(1, device="cuda").expand(4, 256), out, 256, BLOCK=256)
     elif fault == "index":
         index[77] = 1000
         kernels.gathered[(1,)](x, index, out, BLOCK=1024)
