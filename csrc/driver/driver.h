@@ -64,6 +64,8 @@ struct Info {
 
 struct MemoryInfo {
   int64_t free_bytes, total_bytes;
+  // How many bytes more can be written, where memory is given that may lack the host's behind it.
+  int64_t writable_bytes = INT64_MAX;
 };
 
 enum class AddressKind { kUnknown, kDevice, kPinnedHost };

@@ -17,6 +17,8 @@ void set_limit(int64_t bytes) noexcept;
 
 // Whether so many more bytes can be touched. A reading is a few milliseconds old, or new where it decides.
 bool has_room(size_t bytes) noexcept;
+// How many, by that reading; not below 0.
+int64_t room_bytes() noexcept;
 // The same for what was not touched yet of a range.
 bool can_touch(const void* address, size_t bytes) noexcept;
 

@@ -48,6 +48,11 @@ def test_visible_devices(warm_python: PythonRunner, text: str, count: int) -> No
 
 
 @pytest.mark.slow
+def test_gradient_of_long_rows(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "gradient_of_long_rows.py", NAME)
+
+
+@pytest.mark.slow
 def test_variables_of_cuda(run_python: PythonRunner) -> None:
     program = PROGRAMS / "variables_of_cuda.py"
     variables = {"CUDA_LAUNCH_BLOCKING": "1", "TORCH_CUDA_SANITIZER": "1"}

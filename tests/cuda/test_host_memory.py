@@ -23,3 +23,8 @@ def test_host_memory_runs_short(warm_python: PythonRunner) -> None:
 def test_under_our_own_name_and_on_streams(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "program.py", {**ENV, "TORCH_LOOM_PROTECT": "1"})
     warm_python(PROGRAMS / "under_our_own_name_and_on_streams.py", ENV)
+
+
+@pytest.mark.slow
+def test_what_is_cached_makes_room(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "cached_blocks.py", {"TORCH_LOOM_HOST_MEMORY": "2000MiB"})

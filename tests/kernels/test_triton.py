@@ -97,6 +97,14 @@ def test_addresses_that_are_no_arguments(run_python: PythonRunner, protects: str
     assert run_python(PROGRAMS / "protected.py", settings).stdout == "True\n"
 
 
+@pytest.mark.slow
+def test_addresses_of_received_tensors(run_python: PythonRunner) -> None:
+    right, wrong = run_python(PROGRAMS / "received.py", NAME).stdout.splitlines()
+    assert right == "True"
+    assert "reads 4 bytes" in wrong
+    assert "0 bytes after the end of argument x, 800 bytes that are given by their address" in wrong
+
+
 def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 

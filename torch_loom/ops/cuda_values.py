@@ -56,6 +56,13 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         f"fused_adam_utils.cuh, FusedSgdKernel.cu; {_CARD}",
     ),
     CudaValue(
+        ("_log_softmax_backward_data",),
+        "float32, rows of 16,384 elements and more",
+        "the gradient's sum is added in parts; the CPU adds a row in the lanes of one vector, which puts the "
+        "gradient of a cross entropy with label smoothing off by 1e-4",
+        "SoftMax.cu: each thread adds its share of a row",
+    ),
+    CudaValue(
         _of_lists("mul"),
         "half precision with Python numbers",
         "the number stays a float32",

@@ -95,7 +95,11 @@ void* HostDriver::allocate(int device, size_t bytes, Place place) {
   return own.allocate(bytes, place);
 }
 
-MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
+MemoryInfo HostDriver::memory_info(int device) const {
+  MemoryInfo info = space(device).info();
+  if (info_.executes_kernels) info.writable_bytes = host_memory::room_bytes();
+  return info;
+}
 
 SharedMemory HostDriver::share(int device, const void* address) { return space(device).share(address); }
 

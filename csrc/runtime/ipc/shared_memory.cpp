@@ -93,6 +93,7 @@ struct Segment {
   struct Block {
     uint64_t bytes;
     uint64_t senders;  // the sender's address of it
+    uint64_t asked;    // bytes of it that the sender's storage has
     int num_users;
   };
   std::map<uintptr_t, Block> blocks;
@@ -292,12 +293,12 @@ Received receive(const std::string& text) {
     // Locked first: once the sender sees the message received, it sees the lock as well.
     if (is_new) {
       lock_range(segment->second.ledger.descriptor(), handle.block, handle.block_bytes);
-      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, 0});
+      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, handle.bytes, 0});
     }
     redeem(*static_cast<LedgerPage*>(ledger.address()), handle);
   } catch (...) {
     if (is_new) {
-      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, 0});
+      blocks.emplace(address, Segment::Block{handle.block_bytes, handle.block, handle.bytes, 0});
       let_go(segment->first, address);
     }
     throw;
@@ -312,6 +313,20 @@ bool is_received(const void* address) noexcept {
   if (is_unused()) return false;
   const Guard guard(all().mutex);
   return segment_of(reinterpret_cast<uintptr_t>(address)) != all().received.end();
+}
+
+std::pair<uintptr_t, size_t> received_around(const void* pointer) noexcept {
+  if (is_unused()) return {0, 0};
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const Guard guard(all().mutex);
+  const auto segment = segment_of(address);
+  if (segment == all().received.end()) return {0, 0};
+  auto block = segment->second.blocks.upper_bound(address);
+  if (block == segment->second.blocks.begin()) return {0, 0};
+  --block;
+  const bool is_inside = address - block->first < block->second.bytes;
+  return is_inside ? std::pair(block->first, size_t{block->second.asked})
+                   : std::pair(uintptr_t{0}, size_t{0});
 }
 
 bool release(void* pointer) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace loom::runtime::shared {
 
@@ -29,6 +30,8 @@ Received receive(const std::string& handle);
 // True when nothing has been sent or received, ever: then there is nothing to ask below.
 bool is_unused() noexcept;
 bool is_received(const void* address) noexcept;
+// Where the received block that has `address` begins, and the bytes of what was sent; {0, 0} if none has it.
+std::pair<uintptr_t, size_t> received_around(const void* address) noexcept;
 
 // A storage lets go of `address`. False: it is the caching allocator's, to be freed. True: it was received,
 // and goes once the work on it has finished; or it was sent and others hold it, and is kept for them.

@@ -57,6 +57,11 @@ double CachingAllocator::memory_fraction() const {
 Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream,
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
+  // A large segment is given where it cannot be written; what is cached must not be what is in its way.
+  if (num_capturing_ == 0 && stats_.cached_bytes.current != 0 &&
+      memory_info().writable_bytes < static_cast<int64_t>(rounded)) {
+    flush(lock, stream, {0, 0});
+  }
   if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
   if (const auto reclaim = reclaimer.load(); reclaim != nullptr && num_capturing_ == 0) {
     lock.unlock();

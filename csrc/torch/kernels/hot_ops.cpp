@@ -36,19 +36,17 @@ template <>
 struct Hot<at::_ops::_log_softmax> : ConvertingSoftmax<at::_ops::_log_softmax> {};
 template <>
 struct Hot<at::_ops::_softmax_backward_data> : ConvertingSoftmaxBackward<at::_ops::_softmax_backward_data> {};
-template <>
-struct Hot<at::_ops::_log_softmax_backward_data>
-    : ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data> {};
 
 // Where CUDA's values differ (torch/cuda/values), the boxed kernel has them. `kIsCudas` says so of the
 // arguments.
-template <typename At, const auto& kIsCudas, typename Signature = typename At::schema>
+template <typename At, const auto& kIsCudas, typename Otherwise = Borrowed<At>,
+          typename Signature = typename At::schema>
 struct OrCudas;
-template <typename At, const auto& kIsCudas, typename Return, typename... Arguments>
-struct OrCudas<At, kIsCudas, Return(Arguments...)> {
+template <typename At, const auto& kIsCudas, typename Otherwise, typename Return, typename... Arguments>
+struct OrCudas<At, kIsCudas, Otherwise, Return(Arguments...)> {
   static Return call(Arguments... arguments) {
     if (device_type() != c10::DeviceType::CUDA || !kIsCudas(arguments...))
-      return Borrowed<At>::call(std::forward<Arguments>(arguments)...);
+      return Otherwise::call(std::forward<Arguments>(arguments)...);
     static const Op& op = Op::named(At::name, At::overload_name);
     torch::jit::Stack stack{boxed_argument(arguments)...};
     run_boxed(op.handle, &stack);
@@ -79,6 +77,15 @@ constexpr auto kNarrowPower = [](const at::Tensor& self, const at::Scalar& expon
 };
 // As kRounded, of half precision.
 constexpr auto kNarrow = [](const at::Tensor& self, const auto&...) { return is_narrow(self.scalar_type()); };
+// Rows of a vocabulary's length.
+constexpr auto kLongRow = [](const at::Tensor& grad, const at::Tensor&, int64_t dim,
+                             at::ScalarType input_dtype) {
+  return grad.scalar_type() == input_dtype && is_long_row(grad, dim);
+};
+template <>
+struct Hot<at::_ops::_log_softmax_backward_data>
+    : OrCudas<at::_ops::_log_softmax_backward_data, kLongRow,
+              ConvertingSoftmaxBackward<at::_ops::_log_softmax_backward_data>> {};
 #define LOOM_OR_CUDAS(op, is_cudas) \
   template <>                       \
   struct Hot<at::_ops::op> : OrCudas<at::_ops::op, is_cudas> {};

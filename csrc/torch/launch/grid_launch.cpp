@@ -16,6 +16,7 @@
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
 #include "torch/launch/grid_watch.h"
+#include "torch/launch/launch.h"
 #include "torch/loans/operand.h"
 #include "torch/memory/lazy.h"
 #include "torch/memory/worlds.h"
@@ -39,10 +40,11 @@ Found find_memory(int64_t address) {
   const void* const place = reinterpret_cast<const void*>(address);
   const runtime::Place found = runtime::locate(place);
   if (found.device == nullptr) return {0, 0, 0};
-  const auto [begin, bytes] = found.device->allocator->block_around(found.device_address);
-  const int64_t known = reinterpret_cast<int64_t>(found.device_address);
-  const auto first = address + (static_cast<int64_t>(begin) - known);
-  return {first, first + static_cast<int64_t>(bytes),
+  const KernelRange known = allocation_around(found);
+  if (known.end == 0) return {0, 0, 0};
+  const auto first =
+      address + static_cast<int64_t>(known.begin - reinterpret_cast<uintptr_t>(found.device_address));
+  return {first, first + static_cast<int64_t>(known.end - known.begin),
           reinterpret_cast<int64_t>(found.engine_address) - address};
 }
 
@@ -276,7 +278,10 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
       const Found whole = one.address == 0 ? Found{0, 0, 0} : find_memory(one.address);
       work->memories.push_back({whole.begin + whole.shift, whole.end + whole.shift});
       work->shifts.push_back(-whole.shift);
-      work->shapes.emplace_back(one.address == 0 ? "which is null" : "an address that is no tensor's");
+      work->shapes.push_back(one.address == 0 ? "which is null"
+                             : whole.end == 0 ? "an address that is no tensor's"
+                                              : std::to_string(whole.end - whole.begin) +
+                                                    " bytes that are given by their address");
       numbers[static_cast<size_t>(places[i])] = one.address + whole.shift;
       continue;
     }

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <tuple>
 
+#include "runtime/ipc/shared_memory.h"
 #include "torch/core/device.h"
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
@@ -82,18 +84,6 @@ void for_device_words(const loom_cuda_kernel& kernel, runtime::Runtime& runtime,
       if (place.kind == driver::AddressKind::kDevice) use(i, bytes + at, word, place);
     }
   }
-}
-
-// The allocator's block in use around an address: where it begins, and what was asked for.
-KernelRange block_around(runtime::CachingAllocator& allocator, uintptr_t address) {
-  for (const runtime::SegmentInfo& segment : allocator.snapshot({0, 0}, /*with_trace=*/false).segments) {
-    if (address < segment.address || address >= segment.address + segment.total) continue;
-    for (const runtime::BlockInfo& block : segment.blocks) {
-      if (block.allocated && address >= block.address && address < block.address + block.size)
-        return {block.address, block.address + block.requested, {}};
-    }
-  }
-  return {};
 }
 
 void spread(int count, void (*body)(void*), void* context) {
@@ -194,14 +184,14 @@ KernelLaunch::KernelLaunch(const loom_cuda_kernel& given)
 void set_launch_listener(LaunchListener listener) { launch_listener.store(listener); }
 
 KernelRange allocation_around(uintptr_t address) {
-  runtime::Runtime& runtime = devices();
-  const runtime::Place place = runtime.locate(reinterpret_cast<void*>(address));
+  return allocation_around(devices().locate(reinterpret_cast<void*>(address)));
+}
+
+KernelRange allocation_around(const runtime::Place& place) {
   if (place.kind != driver::AddressKind::kDevice) return {};
-  if (const KernelRange block =
-          block_around(*place.device->allocator, reinterpret_cast<uintptr_t>(place.device_address));
-      block.end != 0) {
-    return block;
-  }
+  auto [begin, bytes] = place.device->allocator->block_around(place.device_address);
+  if (bytes == 0) std::tie(begin, bytes) = runtime::shared::received_around(place.device_address);
+  if (bytes != 0) return {begin, begin + bytes, {}};
   Allocations& known = allocations();
   const std::lock_guard<std::mutex> lock(known.mutex);
   auto after = known.bytes.upper_bound(reinterpret_cast<uintptr_t>(place.device_address));

@@ -30,9 +30,10 @@ struct KernelLaunch : loom_cuda_kernel {
   std::vector<KernelRange> ranges;                           // in checked builds
 };
 
-// Where an allocation lies that holds an address: of PyTorch's allocator, or of cudaMalloc(). Its end is what
-// was asked for. Empty where nothing is allocated.
+// Where an allocation lies that holds an address: of PyTorch's allocator, of another process that sent it, or
+// of cudaMalloc(). Its end is what was asked for. Empty where nothing is allocated.
 KernelRange allocation_around(uintptr_t address);
+KernelRange allocation_around(const runtime::Place& place);
 // What cudaMalloc() returned, and what cudaFree() is given.
 void note_allocation(void* address, size_t bytes);
 bool forget_allocation(void* address);

@@ -37,7 +37,8 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         allow_cpu: accept cpu devices and return -1 for them.
 
     Raises:
-        DeviceTypeError: ``device`` is none of these, is of another device type, or lacks the index.
+        DeviceTypeError: ``device`` is of another device type, lacks the index, or is none of these, which
+            under the name cuda is the current device where it is optional.
         InvalidDeviceError: the index in its text is larger than PyTorch can hold.
     """
     if isinstance(device, int) and not isinstance(device, bool):
@@ -55,7 +56,8 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         index = device.index
         if isinstance(text, str):
             _refuse_wrapped_index(text, index)
-    elif device is not None:
+    elif device is not None and not (optional and DEVICE_TYPE == config.CUDA_NAME):
+        # torch.cuda takes what is no device for the current one, and programs call it with tuples.
         raise DeviceTypeError(
             f"Expected a {DEVICE_TYPE} device, an index or None, but got {type(device).__name__} {device!r}"
         )

@@ -20,6 +20,10 @@ std::vector<at::Tensor> norm_in_order(c10::ArrayRef<c10::IValue> arguments);
 template <bool kIsRoot, bool kHasMean>
 std::vector<at::Tensor> variance_in_order(c10::ArrayRef<c10::IValue> arguments);
 
+// (grad, output, dim, input_dtype): of rows so long that one number after another is not added well.
+std::vector<at::Tensor> log_softmax_gradient(c10::ArrayRef<c10::IValue> arguments);
+bool is_long_row(const at::Tensor& grad, int64_t dim);
+
 // The cores of the card whose order it is; null where the chip is none of NVIDIA's.
 const runtime::RandomGrid* adding_grid();
 // Whether sums of this dtype depend on their order; whether it has 16 bits, so that they are added in

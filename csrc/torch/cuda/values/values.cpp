@@ -272,6 +272,7 @@ constexpr Row kRows[] = {
     {"aten::_fused_adam_", adam_step<false>},
     {"aten::_fused_adamw_", adam_step<true>},
     {"aten::_fused_sgd_", sgd_step},
+    {"aten::_log_softmax_backward_data", log_softmax_gradient},
     {"aten::add", add_scaled<Sum::kAdded>},
     {"aten::add_", add_scaled<Sum::kAdded>},
     {"aten::addcdiv", add_term<Term::kQuotient, false>},

@@ -38,3 +38,14 @@ with warnings.catch_warnings():
 # PyTorch's own modules import private names of these.
 import torch._inductor.cudagraph_trees
 import torch.utils.viz._cycles
+
+# torch.cuda takes what is no device for the current one, where it may be left out.
+with torch.cuda.device(1):
+    assert torch.cuda._utils._get_device_index((0, 1), optional=True) == 1
+assert torch.cuda.get_device_capability((0, 64, 132)) == torch.cuda.get_device_capability(0)
+try:
+    torch.cuda.set_device((0, 1))
+except ValueError as error:
+    assert "got tuple (0, 1)" in str(error), error
+else:
+    raise AssertionError("no error")
