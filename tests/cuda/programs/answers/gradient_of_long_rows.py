@@ -1,4 +1,4 @@
-"""A cross entropy with label smoothing over a vocabulary: its gradient is summed as precisely as on a card."""
+"""A cross entropy with label smoothing over a vocabulary: its gradient is as precise as on a card."""
 
 import torch
 from torch.nn import functional
