@@ -101,8 +101,11 @@ def test_shared_memory_outside_of_functions() -> None:
 @pytest.mark.parametrize(
     ("code", "made"),
     [
-        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "ptx_0, AS(::loom_cuda::lane()))"),
-        ('asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));', "ptx_0, exp2f(AS(ptx_1)))"),
+        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "ptx_0, uint32_t(AS(::loom_cuda::lane())));"),
+        (
+            'asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));',
+            "ptx_0, float(::loom::power_of_2(float(AS(ptx_1)))",
+        ),
         (
             'asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b + c), "f"(d));',
             "const auto ptx_2 = b + c;",
@@ -110,11 +113,11 @@ def test_shared_memory_outside_of_functions() -> None:
         ('asm volatile("membar.gl;" ::: "memory");', "do { } while (0);"),
         (
             'asm volatile("red.release.gpu.global.add.s32 [%0], %1;" :: "l"(p), "r"(n) : "memory");',
-            "atomicAdd(::loom_cuda::ptx::at<signed int>(ptx_0), AS(ptx_1))",
+            "atomicAdd(::loom_cuda::ptx::at<int32_t>(ptx_0), AS(ptx_1))",
         ),
         (
             'asm volatile("atom.cas.acquire.gpu.b32 %0,[%1],%2,%3;" : "=r"(o) : "l"(p), "r"(a), "r"(b));',
-            "atomicCAS(::loom_cuda::ptx::at<unsigned int>(ptx_1), AS(ptx_2), AS(ptx_3))",
+            "atomicCAS(::loom_cuda::ptx::at<uint32_t>(ptx_1), AS(ptx_2), AS(ptx_3))",
         ),
         (
             'asm volatile("ld.global.nc.v2.f32 {%0, %1}, [%2];" : "=f"(a), "=f"(b) : "l"(p));',
@@ -127,22 +130,61 @@ def test_shared_memory_outside_of_functions() -> None:
     ],
 )
 def test_inline_ptx(code: str, made: str) -> None:
-    found = re.sub(r"::loom_cuda::ptx::as<[\w ]+>", "AS", flat(rewrite(f"void f() {{ {code} }}")))
+    found = re.sub(r"::loom::as<\w+>", "AS", flat(rewrite(f"void f() {{ {code} }}")))
     assert made in found
 
 
 @pytest.mark.parametrize(
     "instruction",
     [
-        "add.sat.f32 %0, %1, %1",
-        "mul.hi.s32 %0, %1, %1",
-        "mul.rz.f32 %0, %1, %1",
-        "max.NaN.f32 %0, %1, %1",
+        "add.sat.s32 %0, %1, %1",
+        "add.rz.f32 %0, %1, %1",
+        "add.rm.f32 %0, %1, %1",
+        "add.f32.f16 %0, %1, %1",
+        "add.cc.u32 %0, %1, %1",
+        "mul.s32 %0, %1, %1",
+        "mul.lo.f32 %0, %1, %1",
+        "mul.wide.u64 %0, %1, %1",
+        "mul.rz.f64 %0, %1, %1",
+        "fma.rn.relu.f16 %0, %1, %1, %1",
         "max.f32 %0, %1, %1, %1",
+        "min.NaN.s32 %0, %1, %1",
+        "mov.b32 %0, 1.5",
+        "mov.f32 %0, 1",
+        "and.f32 %0, %1, %1",
+        "prmt.b64 %0, %1, %1, %1",
+        "shf.l.b32 %0, %1, %1, %1",
+        "dp4a.s32.u16 %0, %1, %1, %1",
+        "{ .reg .pred p; setp.lt.f16x2 p, %1, %1; }",
+        "{ .reg .pred p; setp.lo.s32 p, %1, %1; }",
+        "{ .reg .pred p; setp.ltu.s32 p, %1, %1; }",
+        "{ .reg .pred p; setp.lt.b32 p, %1, %1; }",
+        "{ .reg .pred p, q; setp.lt.nor.s32 p, %1, %1, q; }",
+        "set.lt.f16.f16 %0, %1, %1",
+        "{ .reg .b32 t; } mov.b32 %0, t",
+        "mov.b32 %0, %1 }",
         "prmt.b32.rc8 %0, %1, %1, %1",
-        "cvt.sat.f32.f16 %0, %1",
+        "cvt.rm.f16.f32 %0, %1",
+        "cvt.rn.relu.f16.f32 %0, %1",
+        "cvt.rn.satfinite.f16.f32 %0, %1",
+        "cvt.rz.f64.s64 %0, %1",
+        "cvt.rz.f32.s64 %0, %1",
+        "cvt.s32.f32 %0, %1",
         "cvt.rn.tf32.f32 %0, %1",
-        "max.NaN.f16x2 %0, %1, %1",
+        "cvt.rna.satfinite.tf32.f32 %0, %1",
+        "cvt.rn.satfinite.f16x2.f32 %0, %1, %1",
+        "cvt.rp.f16x2.f32 %0, %1, %1",
+        "cvt.rn.relu.f16x2.f32 %0, %1, %1",
+        "cvt.rn.f16x2.f16 %0, %1, %1",
+        "cvt.rn.e4m3x2.f32 %0, %1, %1",
+        "cvt.rp.ue8m0x2.f32 %0, %1, %1",
+        "cvt.pack.sat.u8.s32.b32 %0, %1, %1, %1",
+        "max.relu.f16x2 %0, %1, %1",
+        "add.e4m3x2 %0, %1, %1",
+        "red.global.add.noftz.f16x2 [%0], %1",
+        "atom.global.add.min.u32 %0, [%1], %1",
+        "ld.global.f16 %0, [%1]",
+        "{ .reg .pred p; cp.async.ca.shared.global [%1], [%1], 16, p; }",
         "ld.shared::cluster.u32 %0, [%1]",
         "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 {%0}, {%1}, {%1}, {%1}",
     ],
@@ -174,6 +216,17 @@ def test_refusals(code: str, line: int, message: str) -> None:
     with pytest.raises(RefusedError, match=message) as refusal:
         rewrite(code)
     assert (refusal.value.file, refusal.value.line) == ("code", line)
+
+
+def test_headers_for_ptx_are_there_only_with_it() -> None:
+    header = '# 1 "/x/torch_loom/kernels/emission/cpp/assembly.h" 1 3\n'
+    text = (
+        f'{header}# 1 "/usr/include/x.h" 1 3\nint a;\n{header[:-2]}2 3\nint b;\n# 2 "code" 2\nvoid f() {{}}\n'
+    )
+    assert "int a;" in rewrite(text)
+    assert "int b;" not in rewrite(text)
+    assert rewrite(text).count("\n") == text.count("\n")
+    assert "int b;" in rewrite(text.replace("{}", '{ asm("membar.gl;"); }'))
 
 
 def test_headers_of_the_system_are_left_alone() -> None:

@@ -101,6 +101,14 @@ assert torch.equal(computed(wide, "", a, b), high)
 funnel = (((b.long() << 32) | (a.long() & 0xFFFFFFFF)) >> 9).to(torch.int32)
 assert torch.equal(computed("shf.r.clamp.b32 $0, $1, $2, 9;", "", a, b), funnel)
 assert torch.equal(computed("mov.u32 $0, %ctaid.x;", "", a), torch.zeros_like(a))
+assert torch.equal(computed("cvt.s8.s32 $0, $1;", "", a), a.to(torch.int8).int())
+scoped = "{ .reg .b32 t; mov.b32 t, $1; { .reg .b32 t; mov.b32 t, $2; } mov.b32 $0, t; }"
+assert torch.equal(computed(scoped, "", a, b), a)
+added = (
+    "{ .reg .u64 t, c; mov.b64 c, {0, $3}; mad.wide.u32 t, $1, $2, c; shr.u64 t, t, 32; cvt.u32.u64 $0, t; }"
+)
+product = ((a.long() & 0xFFFFFFFF) * (b.long() & 0xFFFFFFFF)) >> 32
+assert torch.equal(computed(added, "", a, b, c), (product + c.long()).to(torch.int32))
 
 x, y = real(), real()
 chosen = (
@@ -165,7 +173,15 @@ mapped[(1,)](small.cuda(), d.cuda(), out, other, 64, 1)
 assert torch.equal(out.cpu(), torch.clamp(small, -d, d))
 assert torch.equal(other.cpu(), (small > d).int() - (small < -d).int())
 
-for refused in ("vabsdiff4.u32.u32.u32 $0, $1, $2, $3;", "add.cc.u32 $0, $1, $2;", "bra away;"):
+for refused in (
+    "vabsdiff4.u32.u32.u32 $0, $1, $2, $3;",
+    "add.cc.u32 $0, $1, $2;",
+    "add.rz.f32 $0, $1, $2;",
+    "mul.s32 $0, $1, $2;",
+    "max.s32 $0, $1, $2, $3;",
+    "ld.shared.b32 $0, [$1];",
+    "bra away;",
+):
     try:
         computed(refused, "", a, b, c)
     except Exception as error:

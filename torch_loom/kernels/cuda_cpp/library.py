@@ -25,8 +25,11 @@ extern "C" __attribute__((visibility("default"))) const char* {entry}(
 @cache
 def _headers() -> str:
     digest = hashlib.sha256()
-    for header in sorted(path for path in nvcc.INCLUDE.rglob("*") if path.is_file()):
-        digest.update(header.read_bytes())
+    # The headers, and what rewrites a source.
+    kernels = nvcc.INCLUDE.parents[1]
+    paths = [path for part in ("cuda_cpp", "emission/cpp", "ptx") for path in (kernels / part).rglob("*")]
+    for path in sorted(path for path in paths if path.suffix != ".pyc" and path.is_file()):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -7,6 +7,7 @@ Works on what the preprocessor has made of a source, so that macros and headers 
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _CAST_TO_POINTER = re.compile(
 )
 _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(?P<last>\w+)\s*")
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
+_ONLY_FOR_ASSEMBLY = re.compile(r"/torch_loom/kernels/(?:[\w./]*/)?emission/cpp/\w+\.h$")
 _ATTRIBUTE = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
@@ -116,7 +118,9 @@ def rewrite(text: str, *, is_relocatable: bool = False) -> str:
     lines = Lines(text)
     _refuse(text, lines)
     by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
-    edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines), *by_pointer]
+    assembly = [*_assembly(text, lines)]
+    edits = [*_launches(text, lines), *_shared(text, lines), *assembly, *by_pointer]
+    edits += [] if assembly else _only_for_assembly(text)
     edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
     edits += _addresses(text, lines, [(begin, end) for begin, end, _ in edits])
     edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
@@ -473,3 +477,11 @@ def _assembly(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
                 place.file, place.line, f"inline PTX {error}: not supported by torch-loom's CUDA C++"
             ) from None
         yield found.start(), closing + 1, new
+
+
+def _only_for_assembly(text: str) -> Iterator[tuple[int, int, str]]:
+    """Headers that take longer to read than a small kernel to compile."""
+    markers = [*_MARKER.finditer(text)]
+    for marker, following in itertools.pairwise(markers):
+        if _ONLY_FOR_ASSEMBLY.search(marker[2]):
+            yield marker.end(), following.start() - 1, ""

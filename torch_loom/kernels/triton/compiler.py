@@ -173,7 +173,9 @@ def _sources() -> str:
     folder = Path(__file__).parents[1]
     digest = hashlib.sha256(triton.__version__.encode())
     parts = [
-        path for part in ("ttir", "lowering", "emission", "triton") for path in (folder / part).rglob("*")
+        path
+        for part in ("ttir", "lowering", "ptx", "emission", "triton")
+        for path in (folder / part).rglob("*")
     ]
     for path in sorted([folder / "outline.py", *parts]):
         if path.suffix in (".py", ".h"):

@@ -1,4 +1,5 @@
-// What instructions of PTX do that C++ has no operator for. Only kernels with inline assembly have it.
+// What instructions of PTX do that C++ has no operator for: of kernels with inline assembly, in Triton and in
+// CUDA C++.
 #pragma once
 
 #include <time.h>
@@ -11,6 +12,39 @@ inline uint64_t nanoseconds() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Registers have a width and no type: what an instruction reads as its own type, and what it writes. Those of
+// CUDA C++ are the program's variables.
+template <typename T>
+constexpr bool kIsWhole = std::is_integral_v<T> || std::is_enum_v<T>;
+template <typename T, typename V>
+inline T as(const V& value) {
+  if constexpr (std::is_same_v<T, V>) {
+    return value;
+  } else if constexpr (std::is_pointer_v<V>) {
+    return static_cast<T>(reinterpret_cast<uintptr_t>(value));
+  } else if constexpr (kIsWhole<T> && kIsWhole<V>) {
+    return static_cast<T>(value);
+  } else {
+    static_assert(sizeof(T) == sizeof(V) || (kIsWhole<V> && sizeof(T) < sizeof(V)),
+                  "an operand has another size than its instruction");
+    T result;
+    memcpy(&result, &value, sizeof(T));
+    return result;
+  }
+}
+template <typename V, typename T>
+inline void put(V& to, const T& value) {
+  if constexpr (std::is_pointer_v<V>) {
+    to = reinterpret_cast<V>(as<uintptr_t>(value));
+  } else if constexpr (kIsWhole<V> && !kIsWhole<T> && sizeof(T) < sizeof(V)) {
+    V bits{};
+    memcpy(&bits, &value, sizeof(T));
+    to = bits;
+  } else {
+    to = as<V>(value);
+  }
 }
 
 // Parts of a register, the first one in its lowest bits.
@@ -77,10 +111,22 @@ template <typename E, typename R, typename Function, typename... Pairs>
 inline R in_pairs(Function function, Pairs... pairs) {
   return paired<R>(function(half_of<E>(pairs, 0)...), function(half_of<E>(pairs, 1)...));
 }
+// The last bit is set where the number is not exact: what is rounded after this is rounded once.
+inline float rounded_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double found = nearest;
+  if (found == value || value != value) return nearest;
+  return bits_as<float>((bits_as<uint32_t>(nearest) - (fabs(found) > fabs(value))) | 1u);
+}
+template <typename T>
+inline T toward_zero(double value) {
+  if (value != value) return T(static_cast<float>(value));
+  return rounded_down<T>(std::is_same_v<T, float> ? value : static_cast<double>(rounded_to_odd(value)));
+}
 template <typename E, typename R, bool is_down>
 inline R pair_of(float lower, float upper) {
   if constexpr (is_down && !std::is_same_v<E, ue8m0> && !std::is_same_v<E, e2m1>)
-    return paired<R>(rounded_down<E>(lower), rounded_down<E>(upper));
+    return paired<R>(toward_zero<E>(lower), toward_zero<E>(upper));
   return paired<R>(E(lower), E(upper));
 }
 template <typename E, typename R, typename From, typename S>
@@ -99,11 +145,12 @@ constexpr uint32_t kGreatest = std::is_same_v<E, e2m1>       ? 7
                                                              : 0x7f7f;
 
 // The number of a format next to a value on either side, by a share of 256 that is chance.
-template <typename E>
+template <typename E, bool is_finite>
 inline E by_chance(float value, uint32_t share) {
   E found(value);
-  if (value != value) return found;
   const float magnitude = fabsf(value);
+  if (value != value || (!is_finite && sizeof(E) == 2 && fabsf(static_cast<float>(found)) == INFINITY))
+    return found;
   uint32_t code = kGreatest<E>;
   found.bits = static_cast<decltype(found.bits)>(code);
   if (magnitude < static_cast<float>(found)) {
@@ -120,21 +167,54 @@ inline E by_chance(float value, uint32_t share) {
   found.bits = static_cast<decltype(found.bits)>(code);
   return found;
 }
-template <typename E, typename R, int count>
+template <typename E, typename R, int count, bool is_finite>
 inline R by_chance(const float (&values)[count], uint32_t shares) {
   R result{};
   for (int i = 0; i < count; ++i) {
     const uint32_t share = shares >> (i * (32 / count)) & 255u;
-    result =
-        static_cast<R>(result | static_cast<R>(by_chance<E>(values[i], share).bits) << (i * kCodeBits<E>));
+    result = static_cast<R>(result | static_cast<R>(by_chance<E, is_finite>(values[i], share).bits)
+                                         << (i * kCodeBits<E>));
   }
   return result;
 }
 
 template <typename T>
 inline T kept_in_unit(T value) {
-  const float wide = static_cast<float>(value);
-  return T(wide != wide || wide < 0.f ? 0.f : wide > 1.f ? 1.f : wide);
+  return value != value || value < 0 ? T(0.f) : value > 1 ? T(1.f) : value;
+}
+// exp2() with subnormal results: what is added to the exponent is exact.
+template <typename F>
+inline F power_of_2(F x) {
+  return exp2(x < -64 ? x + 64 : x) * (x < -64 ? static_cast<F>(0x1p-64) : F(1));
+}
+template <typename T>
+inline T unfused(T value) {
+  const volatile T kept = value;
+  return kept;
+}
+// A product and a sum of small numbers, rounded once: their product is exact, and the last bit of the sum is
+// set where that is not.
+template <typename T>
+inline T fused(float a, float b, float c) {
+  const double product = static_cast<double>(a) * b, sum = product + c, part = sum - product;
+  const double rest = (product - (sum - part)) + (c - part);
+  const uint64_t bits = bits_as<uint64_t>(sum);
+  const bool is_exact = rest == 0 || rest != rest || (bits & 1u);
+  return T(rounded_to_odd(is_exact ? sum : bits_as<double>((rest > 0) == (sum > 0) ? bits | 1u : bits - 1)));
+}
+// Of two zeros, the negative one is less.
+template <typename F>
+inline F lesser(F a, F b, F otherwise) {
+  return a == b ? (std::signbit(a) ? a : b) : otherwise;
+}
+template <typename F>
+inline F greater(F a, F b, F otherwise) {
+  return a == b ? (std::signbit(a) ? b : a) : otherwise;
+}
+template <typename T>
+inline T whole_or_highest_bit(double value) {
+  using U = std::make_unsigned_t<T>;
+  return value == value ? whole<T>(value) : static_cast<T>(static_cast<U>(U{1} << (sizeof(T) * 8 - 1)));
 }
 template <typename T, typename F>
 inline T whole_in_range(F value) {
@@ -149,7 +229,8 @@ inline F with_signs(F magnitude, F a, F b) {
 
 template <typename T>
 inline T high_half(T a, T b) {
-  return static_cast<T>(static_cast<__int128>(a) * static_cast<__int128>(b) >> (sizeof(T) * 8));
+  using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
+  return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b) >> (sizeof(T) * 8));
 }
 inline uint32_t low_24(uint32_t value) { return value & 0xffffffu; }
 inline int32_t low_24(int32_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value) << 8) >> 8; }
@@ -218,11 +299,9 @@ inline uint32_t funnel_left(uint32_t low, uint32_t high, uint32_t count) {
 inline uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t count) {
   return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> count);
 }
-template <typename T>
-inline T product_of_bytes(T a, T b, T sum) {
-  using Byte = std::conditional_t<std::is_signed_v<T>, int8_t, uint8_t>;
-  for (int i = 0; i < 4; ++i)
-    sum += static_cast<T>(part_of<Byte>(a, i)) * static_cast<T>(part_of<Byte>(b, i));
+template <typename A, typename B>
+inline uint32_t product_of_bytes(uint32_t a, uint32_t b, uint32_t sum) {
+  for (int i = 0; i < 4; ++i) sum += static_cast<uint32_t>(part_of<A>(a, i) * part_of<B>(b, i));
   return sum;
 }
 

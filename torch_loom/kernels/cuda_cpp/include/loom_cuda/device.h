@@ -18,3 +18,6 @@
 #include "loom_cuda/threads.h"
 #include "loom_cuda/types.h"
 #include "loom_cuda/warp.h"
+
+// What the instructions of inline PTX are made of: `rewrite` leaves it out where there is none.
+#include "../../../emission/cpp/assembly.h"

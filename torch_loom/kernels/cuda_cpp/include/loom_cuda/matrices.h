@@ -1,6 +1,6 @@
-// What inline PTX does with matrices that a warp holds together, and the arithmetic of its packed registers:
-// mma.sync, ldmatrix, cp.async, f16x2, lop3. Lanes hold elements as the PTX ISA lays them out. Products are
-// summed in float32 (whole numbers in int32), from the first to the last.
+// What inline PTX does with memory, and with matrices that a warp holds together: mma.sync, ldmatrix,
+// cp.async. Lanes hold elements as the PTX ISA lays them out. Products are summed in float32 (whole numbers
+// in int32), from the first to the last.
 #pragma once
 
 #include "loom_cuda/half_bits.h"
@@ -11,42 +11,18 @@ namespace loom_cuda::ptx {
 template <typename T>
 using Plain = std::remove_cv_t<std::remove_reference_t<T>>;
 
-// A register read as an instruction's type: its bits, where one of the two is a real number and the other
-// not.
-template <typename T, typename V>
-static inline T as(const V& value) {
-  if constexpr (std::is_pointer_v<V>) {
-    return static_cast<T>(reinterpret_cast<unsigned long long>(value));
-  } else if constexpr (std::is_class_v<V> || (sizeof(T) == sizeof(V) &&
-                                              std::is_floating_point_v<T> != std::is_floating_point_v<V>)) {
-    static_assert(sizeof(T) == sizeof(V), "an operand has another size than its instruction");
-    T result;
-    memcpy(&result, &value, sizeof(T));
-    return result;
-  } else {
-    return static_cast<T>(value);
-  }
-}
-// ... and written.
-template <typename T, typename V>
-static inline void put(V& to, T value) {
-  if constexpr (std::is_pointer_v<V>) {
-    to = reinterpret_cast<V>(static_cast<unsigned long long>(value));
-  } else {
-    to = as<V>(value);
-  }
-}
+// The bits of a number, and a number of these bits.
 template <typename T>
 static inline unsigned bits(const T& value) {
-  return as<unsigned>(value);
+  static_assert(sizeof(T) == 4, "a register of a matrix has 32 bits");
+  unsigned result;
+  memcpy(&result, &value, 4);
+  return result;
 }
 template <typename T>
 static inline void set(T& to, unsigned value) {
-  put<unsigned>(to, value);
-}
-template <typename T>
-static inline void set(T& to, unsigned short value) {
-  put<unsigned short>(to, value);
+  static_assert(sizeof(T) == 4, "a register of a matrix has 32 bits");
+  memcpy(&to, &value, 4);
 }
 
 // Addresses come as pointers and as numbers.
@@ -92,16 +68,6 @@ template <typename T>
 static inline void write_now(T* at, T value) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
   *const_cast<volatile T*>(at) = value;
-}
-
-// By as many bits as there are, or more: nothing is left, or the sign.
-template <typename T>
-static inline T shifted_left(T value, unsigned count) {
-  return count >= 8 * sizeof(T) ? T(0) : static_cast<T>(value << count);
-}
-template <typename T>
-static inline T shifted_right(T value, unsigned count) {
-  return count >= 8 * sizeof(T) ? static_cast<T>(value < 0 ? -1 : 0) : static_cast<T>(value >> count);
 }
 
 // Elements of a register, the lowest first.
@@ -242,29 +208,6 @@ static inline void copy(void* to, const char* from, unsigned bytes, unsigned giv
   }
 }
 static inline void copy(void* to, const char* from, unsigned bytes) { copy(to, from, bytes, bytes); }
-
-// `change` of each half of packed registers.
-template <typename F, typename... T>
-static inline unsigned of_halves(F change, const T&... packed) {
-  unsigned result = 0;
-  for (int i = 0; i < 2; ++i)
-    result |= static_cast<unsigned>(half_of_float(change(f16::get(bits(packed), i)...))) << 16 * i;
-  return result;
-}
-
-template <typename F, typename... T>
-static inline unsigned short of_half(F change, const T&... halves) {
-  return half_of_float(change(float_of_half(as<unsigned short>(halves))...));
-}
-
-// Each bit is that of the table whose number a, b and c spell.
-static inline unsigned by_table(unsigned a, unsigned b, unsigned c, unsigned table) {
-  unsigned result = 0;
-  for (unsigned i = 0; i < 8; ++i) {
-    if (table >> i & 1) result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
-  }
-  return result;
-}
 
 // Ten bits of fraction, halves away from zero.
 static inline unsigned rounded_tf32(float value) {
