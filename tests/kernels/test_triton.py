@@ -98,6 +98,12 @@ def test_addresses_that_are_no_arguments(run_python: PythonRunner, protects: str
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("generates", ["cpp", "triton"])
+def test_what_inductor_asks_of_a_gpu(run_python: PythonRunner, generates: str) -> None:
+    run_python(PROGRAMS / "asked_by_inductor.py", {**NAME, "TORCH_LOOM_INDUCTOR": generates})
+
+
+@pytest.mark.slow
 def test_addresses_of_received_tensors(run_python: PythonRunner) -> None:
     right, wrong = run_python(PROGRAMS / "received.py", NAME).stdout.splitlines()
     assert right == "True"

@@ -166,6 +166,7 @@ def _register_compilers() -> None:
     late.after_import("torch._meta_registrations", call("register_shape_functions"))
     late.after_import("torch._subclasses.fake_impls", call("register_fake_kernels"))
     late.after_import("torch._inductor.compile_fx", call("register_with_inductor"))
+    late.after_import("torch._inductor.runtime.benchmarking", call("register_timing"))
 
 
 def _make_estimator(figures_of: Any) -> Any:

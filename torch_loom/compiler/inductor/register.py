@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 import torch
 
 from torch_loom import config, late
+from torch_loom.errors import NotApplicableError
 
 lowerings = late.lazily("torch_loom.compiler.inductor.lowerings")
 trace_rules = late.lazily("torch_loom.compiler.inductor.trace_rules")
@@ -49,11 +50,22 @@ def register_fake_kernels() -> None:
     lay_out_convolutions_as_engine(config.device_name())
 
 
+def register_timing() -> None:
+    """Let Inductor time a kernel by one run, where it takes the device for a GPU."""
+    from torch_loom.patches import inductor_for_gpu
+
+    if config.device_name() == config.CUDA_NAME:
+        inductor_for_gpu.timed_once.apply()
+
+
 def register_with_inductor() -> None:
     """Have Inductor generate C++ for the device, by its scheduling of the CPU.
 
     Under ``TORCH_LOOM_INDUCTOR=triton`` nothing is registered: it generates what it does for a GPU.
     """
+    from torch_loom.patches import inductor_for_gpu
+
+    inductor_for_gpu.no_wrapper_in_cpp.apply(NotApplicableError)
     if config.generates_triton():
         _generate_as_for_gpu()
         return
@@ -103,6 +115,7 @@ def _generate_as_for_gpu() -> None:
 
     inductor_for_gpu.buffers_of_device.apply()
     inductor_for_gpu.launched_by_triton.apply()
+    inductor_for_gpu.no_barriers_of_grids.apply()
 
 
 def register_own_backend() -> None:
