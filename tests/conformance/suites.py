@@ -292,6 +292,7 @@ def section(title: str, results: Sequence[FileResult]) -> str:
     rows = [
         [result.name, *(str(n) for n in (result.passed, result.failed, result.needing, result.skipped))]
         for result in results
+        if result.passed or result.failures or result.skipped  # none of a share may be in a file
     ]
     passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
     needing, skipped = sum(result.needing for result in results), sum(result.skipped for result in results)
