@@ -60,12 +60,12 @@ struct Info {
   bool memory_rooms;       // false: allocate() refuses a Place that is not empty with NotSupported
   bool stream_priorities;  // false: StreamOptions::priority changes nothing
   bool stream_activity;    // false: StreamOptions::activity is never written
+  // true: large memory is the host's once it is written, which may then have none left.
+  bool commits_late = false;
 };
 
 struct MemoryInfo {
   int64_t free_bytes, total_bytes;
-  // How many bytes more can be written, where memory is given that may lack the host's behind it.
-  int64_t writable_bytes = INT64_MAX;
 };
 
 enum class AddressKind { kUnknown, kDevice, kPinnedHost };

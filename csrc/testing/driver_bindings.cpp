@@ -169,7 +169,8 @@ void bind_figures(py::module_& m) {
       .def_readonly("shared_memory", &Info::shared_memory)
       .def_readonly("memory_rooms", &Info::memory_rooms)
       .def_readonly("stream_priorities", &Info::stream_priorities)
-      .def_readonly("stream_activity", &Info::stream_activity);
+      .def_readonly("stream_activity", &Info::stream_activity)
+      .def_readonly("commits_late", &Info::commits_late);
   py::class_<MemoryInfo>(m, "MemoryInfo")
       .def_readonly("free_bytes", &MemoryInfo::free_bytes)
       .def_readonly("total_bytes", &MemoryInfo::total_bytes);

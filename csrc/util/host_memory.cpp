@@ -154,14 +154,6 @@ bool has_room(size_t bytes) noexcept {
   }
 }
 
-int64_t room_bytes() noexcept {
-  try {
-    return std::max<int64_t>(room(false), 0);
-  } catch (const std::exception&) {
-    return std::numeric_limits<int64_t>::max();  // what cannot be read limits nothing
-  }
-}
-
 bool can_touch(const void* address, size_t bytes) noexcept {
   if (has_room(bytes)) return true;
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

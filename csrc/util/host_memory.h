@@ -11,14 +11,14 @@ namespace loom::host_memory {
 
 // Writes of less are not asked for one by one.
 inline constexpr size_t kLargeBytes = size_t{1} << 20;
+// Allocations of up to this are taken to be written soon.
+inline constexpr size_t kWrittenSoonBytes = size_t{1} << 30;
 
 // The most that this process may use of the host; 0: no limit but the host's.
 void set_limit(int64_t bytes) noexcept;
 
 // Whether so many more bytes can be touched. A reading is a few milliseconds old, or new where it decides.
 bool has_room(size_t bytes) noexcept;
-// How many, by that reading; not below 0.
-int64_t room_bytes() noexcept;
 // The same for what was not touched yet of a range.
 bool can_touch(const void* address, size_t bytes) noexcept;
 

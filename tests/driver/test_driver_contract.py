@@ -51,6 +51,7 @@ CAPABILITIES = [
     "memory_rooms",
     "stream_priorities",
     "stream_activity",
+    "commits_late",
 ]
 
 

@@ -57,7 +57,7 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
     ),
     CudaValue(
         ("_log_softmax_backward_data",),
-        "float32, rows of 16,384 elements and more",
+        "float32, along a last dimension of 16,384 elements and more",
         "the gradient's sum is added in parts; the CPU adds a row in the lanes of one vector, which puts the "
         "gradient of a cross entropy with label smoothing off by 1e-4",
         "SoftMax.cu: each thread adds its share of a row",

@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 
-from torch_loom import config
+from torch_loom import _C, config
 from torch_loom.patches.declared import Place, patch
 
 NO_BODY = "never: a CPU build has no body for it"
-# So much of the device's time is filled in front of what is timed that the host has issued all of it by then.
-_FILLED_S = 0.1
 
 
 @patch("torch._C:_dynamo.guards._empty_strided_cuda", until=NO_BODY)
@@ -75,21 +73,27 @@ def timed_once(place: Place) -> Any:
     def benchmark_gpu(
         self: Any,
         _callable: Callable[[], Any],
-        *args: Any,
+        *counts: int,
         return_mode: str = "min",
         grad_to_none: Sequence[torch.Tensor] | None = None,
         is_vetted_benchmarking: bool = False,
         **options: Any,
     ) -> Any:
+        if return_mode not in ("min", "all"):
+            raise ValueError(f"Unsupported return_mode: {return_mode}. Use 'min' or 'all'.")
         if not is_vetted_benchmarking:
             benchmarking.may_ban_benchmarking()
         device.synchronize()
+        issued_ns = _C.clock_ns(-1)
         _callable()
+        issued_ns = _C.clock_ns(-1) - issued_ns
         for tensor in grad_to_none or ():
             tensor.grad = None
         device.synchronize()
         begin, end = (device.Event(enable_timing=True) for _ in range(2))
-        device._sleep(int(_FILLED_S * 1000 * device.get_device_properties().clock_rate))
+        # So long that the host has issued all of it by then.
+        filled_ms = (2 * issued_ns + 100_000) * 1e-6
+        device._sleep(int(filled_ms * device.get_device_properties().clock_rate))
         begin.record()
         _callable()
         end.record()

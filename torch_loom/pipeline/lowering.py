@@ -53,16 +53,15 @@ def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[i
     copies: dict[int, Any] = {
         id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every
     }
-    buffers = {one for module in modules for one in module.buffers() if _is_plain(one)}
-    copies.update({id(one): one.to(devices[0], copy=True) for one in buffers})
+    buffers = {one for module in modules for one in module.buffers() if _moves_alone(one, devices[0])}
+    copies.update({id(one): one.to(devices[0]) for one in buffers})
     return copies
 
 
-def _is_plain(buffer: torch.Tensor) -> bool:
-    """Whether a copy of the values is all there is to copy: no view, gradient or attribute of its own."""
-    return type(buffer) is torch.Tensor and not (
-        buffer.requires_grad or buffer.is_sparse or buffer._base is not None or vars(buffer)
-    )
+def _moves_alone(buffer: torch.Tensor, device: torch.device) -> bool:
+    """Whether its values are all that goes to a device: memory is shared with no other tensor there."""
+    is_plain = type(buffer) is torch.Tensor and buffer.layout is torch.strided and not buffer.is_quantized
+    return is_plain and buffer.device.type != device.type and not (buffer.requires_grad or vars(buffer))
 
 
 def _empty_copies(modules: list[nn.Module]) -> dict[int, Any]:

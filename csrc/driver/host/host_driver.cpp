@@ -26,9 +26,6 @@ std::string hex(uintptr_t address) {
   return text;
 }
 
-// Allocations of up to this are taken to be written soon.
-constexpr size_t kWrittenSoonBytes = size_t{1} << 30;
-
 // Throws OutOfMemory where the host has no memory for what a large write would touch first.
 void check_room(void* destination, size_t bytes) {
   if (bytes < host_memory::kLargeBytes || host_memory::can_touch(destination, bytes)) return;
@@ -86,7 +83,7 @@ AddressSpace& HostDriver::space(int device) const {
 void* HostDriver::allocate(int device, size_t bytes, Place place) {
   AddressSpace& own = space(device);
   // What is taken in small pieces is written at once. A large piece may never be: its writes are asked for.
-  const size_t soon = bytes <= kWrittenSoonBytes ? bytes : 0;
+  const size_t soon = bytes <= host_memory::kWrittenSoonBytes ? bytes : 0;
   if (info_.executes_kernels && !host_memory::has_room(soon)) {
     const MemoryInfo memory = memory_info(device);
     throw OutOfMemory("out of memory: " + host_memory::describe(), device, static_cast<int64_t>(bytes),
@@ -95,11 +92,7 @@ void* HostDriver::allocate(int device, size_t bytes, Place place) {
   return own.allocate(bytes, place);
 }
 
-MemoryInfo HostDriver::memory_info(int device) const {
-  MemoryInfo info = space(device).info();
-  if (info_.executes_kernels) info.writable_bytes = host_memory::room_bytes();
-  return info;
-}
+MemoryInfo HostDriver::memory_info(int device) const { return space(device).info(); }
 
 SharedMemory HostDriver::share(int device, const void* address) { return space(device).share(address); }
 

@@ -20,7 +20,8 @@ class VirtualDriver final : public HostDriver {
                     .shared_memory = true,
                     .memory_rooms = true,
                     .stream_priorities = false,  // the host's scheduler shares its cores among the workers
-                    .stream_activity = true},
+                    .stream_activity = true,
+                    .commits_late = true},
                    config) {}
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -303,7 +304,9 @@ Received receive(const std::string& text) {
     }
     throw;
   }
-  ++blocks.at(address).num_users;
+  Segment::Block& known = blocks.at(address);
+  known.asked = std::max(known.asked, handle.bytes);
+  ++known.num_users;
   return {reinterpret_cast<void*>(address), handle.bytes, static_cast<int>(handle.device), false};
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/commands.h"
 #include "runtime/ipc/activity_board.h"
 #include "runtime/memory/caching_allocator.h"
+#include "util/host_memory.h"
 
 namespace loom::runtime {
 
@@ -57,10 +58,9 @@ double CachingAllocator::memory_fraction() const {
 Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t rounded, int64_t stream,
                               const Context& context) {
   if (config_.garbage_collection_threshold > 0.0 && num_capturing_ == 0) collect_garbage(lock, stream);
-  // A large segment is given where it cannot be written; what is cached must not be what is in its way.
-  if (num_capturing_ == 0 && stats_.cached_bytes.current != 0 &&
-      memory_info().writable_bytes < static_cast<int64_t>(rounded)) {
+  if (is_short_of_host(pool, rounded)) {
     flush(lock, stream, {0, 0});
+    if (Block* block = find_free(pool, rounded, stream)) return block;
   }
   if (Block* block = new_segment(lock, pool, rounded, stream, context)) return block;
   if (const auto reclaim = reclaimer.load(); reclaim != nullptr && num_capturing_ == 0) {
@@ -88,6 +88,15 @@ Block* CachingAllocator::grow(Guard& lock, Pool& pool, size_t bytes, size_t roun
   }
   if (Block* block = borrow_from_private_pools(pool.is_small, rounded, stream)) return block;
   throw_out_of_memory(lock, bytes, rounded, &pool, stream, context);
+}
+
+// The driver gives large segments that the host cannot hold once they are written: what is cached may be in
+// the way.
+bool CachingAllocator::is_short_of_host(const Pool& pool, size_t rounded) const {
+  const bool is_late = driver_.info().commits_late && rounded > host_memory::kWrittenSoonBytes;
+  const bool has_cached = stats_.reserved_bytes[0].current != stats_.active_bytes[0].current;
+  return is_late && has_cached && num_capturing_ == 0 && source_of(pool) == nullptr &&
+         !host_memory::has_room(rounded);
 }
 
 bool CachingAllocator::exceeds_limit(size_t bytes) const {

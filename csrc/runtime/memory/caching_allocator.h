@@ -216,6 +216,7 @@ class CachingAllocator {
   Block* add_segment(Pool& pool, int64_t stream, void* memory, size_t bytes, const Context& context);
   Segment* make_segment(Pool& pool, int64_t stream, size_t page_bytes, void* memory, size_t bytes,
                         const Context& context);
+  bool is_short_of_host(const Pool& pool, size_t rounded) const;
   // True where the process may not take so many bytes more.
   bool exceeds_limit(size_t bytes) const;
   void* take_from_driver(size_t bytes, driver::Place place = {});

@@ -27,7 +27,7 @@ struct ConvertingSoftmaxBackward {
                          at::ScalarType input_dtype) {
     const at::ScalarType own = grad.scalar_type();
     if (own == input_dtype) return Borrowed<At>::call(grad, output, dim, own);
-    TORCH_CHECK(own == c10::kFloat && c10::isReducedFloatingType(input_dtype),
+    TORCH_CHECK(own == c10::kFloat && input_dtype == c10::kHalf,
                 "expected input and grad types to match, or input to be at::Half and grad to be at::Float");
     return Borrowed<At>::call(grad, output, dim, own).to(input_dtype);
   }

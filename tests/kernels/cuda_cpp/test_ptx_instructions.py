@@ -139,6 +139,7 @@ with np.errstate(all="ignore"):
         ("fma.rn.f64 %0, D, 2.0, 0d3FF0000000000000;", "d", D * 2 + 1),
         # The product is rounded before the sum begins.
         ("{ .reg .f32 t; mul.rn.f32 t, X, Y; sub.rn.f32 %0, t, Y; }", "f", X * Y - Y),
+        ("{ .reg .f32 t; mul.rn.ftz.f32 t, Y, Y; sub.rn.ftz.f32 %0, t, Y; }", "f", Y * Y - Y),
         ("max.f32 %0, X, Y;", "f", np.fmax(X, Y)),
         ("max.NaN.f32 %0, X, Y;", "f", np.maximum(X, Y)),
         ("min.NaN.f32 %0, X, Y;", "f", np.minimum(X, Y)),

@@ -141,6 +141,15 @@ def test_inline_ptx(code: str, made: str) -> None:
         "add.rz.f32 %0, %1, %1",
         "add.rm.f32 %0, %1, %1",
         "add.f32.f16 %0, %1, %1",
+        "add.approx.f32 %0, %1, %1",
+        "neg.rn.f32 %0, %1",
+        "max.sat.f32 %0, %1, %1",
+        "sqrt.approx.f64 %0, %1",
+        "min.b32 %0, %1, %1",
+        "popc.u32 %0, %1",
+        "ld.global.v4.f32 {%0, %0}, [%1]",
+        "ld.global.f32 {%0, %0}, [%1]",
+        "st.global.v2.f32 [%1], %0",
         "add.cc.u32 %0, %1, %1",
         "mul.s32 %0, %1, %1",
         "mul.lo.f32 %0, %1, %1",
@@ -192,6 +201,13 @@ def test_inline_ptx(code: str, made: str) -> None:
 def test_what_would_be_another_number_is_refused(instruction: str) -> None:
     with pytest.raises(RefusedError, match="inline PTX"):
         rewrite(f'void f() {{ asm("{instruction};" : "=r"(a) : "r"(b)); }}')
+
+
+def test_an_operand_in_the_register_of_another() -> None:
+    found = flat(rewrite('void f() { asm("add.s32 %0, %0, %1;" : "=r"(y) : "r"(a), "0"(x)); }'))
+    assert found.index("ptx_0 = x;") < found.index("::loom::put(ptx_0,")
+    with pytest.raises(RefusedError, match="constraint '=q'"):
+        rewrite('void f() { asm("mov.b32 %0, 0;" : "=q"(y)); }')
 
 
 @pytest.mark.parametrize(

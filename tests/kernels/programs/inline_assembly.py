@@ -102,6 +102,8 @@ funnel = (((b.long() << 32) | (a.long() & 0xFFFFFFFF)) >> 9).to(torch.int32)
 assert torch.equal(computed("shf.r.clamp.b32 $0, $1, $2, 9;", "", a, b), funnel)
 assert torch.equal(computed("mov.u32 $0, %ctaid.x;", "", a), torch.zeros_like(a))
 assert torch.equal(computed("cvt.s8.s32 $0, $1;", "", a), a.to(torch.int8).int())
+tied = computed("add.s32 $0, $0, $2;", "=r,0,r,r", a, b)
+assert torch.equal(tied, a + b)
 scoped = "{ .reg .b32 t; mov.b32 t, $1; { .reg .b32 t; mov.b32 t, $2; } mov.b32 $0, t; }"
 assert torch.equal(computed(scoped, "", a, b), a)
 added = (
@@ -124,6 +126,15 @@ for rounding, expected in (("rni", x.round()), ("rzi", x.trunc()), ("rmi", x.flo
     assert torch.equal(
         computed(f"cvt.{rounding}.s32.f32 $0, $1;", "=r,f,f,f", x, to=torch.int32), expected.int()
     )
+
+exact = torch.full_like(x, 2.0**-127)
+scale = computed(
+    "{ .reg .b16 t; cvt.rp.satfinite.ue8m0x2.f32 t, $1, $1; cvt.u32.u16 $0, t; }",
+    "=r,f,f,f",
+    exact,
+    to=torch.int32,
+)
+assert torch.equal(scale, torch.zeros_like(scale))
 
 # Several elements share a register.
 for dtype, word in ((torch.float16, "f16x2"), (torch.bfloat16, "bf16x2")):

@@ -41,8 +41,9 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
             under the name cuda is the current device where it is optional.
         InvalidDeviceError: the index in its text is larger than PyTorch can hold.
     """
-    if isinstance(device, int) and not isinstance(device, bool):
-        return device
+    # torch.cuda takes a bool for a number.
+    if isinstance(device, int) and (not isinstance(device, bool) or DEVICE_TYPE == config.CUDA_NAME):
+        return int(device)
     if isinstance(device, DeviceContext):
         return device.idx
     index: int | None = None

@@ -11,7 +11,7 @@ import re
 
 from torch_loom.kernels.cuda_cpp.ptx_matrices import Matrices
 from torch_loom.kernels.ptx.instructions import TYPES, UnknownInstructionError
-from torch_loom.kernels.ptx.statements import CACHES, MEMORY, ORDERS, list_of
+from torch_loom.kernels.ptx.statements import CACHES, MEMORY, ORDERS, list_of, registers_of
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _OPERAND = re.compile(r'(?:\[\s*\w+\s*\]\s*)?"([^"]*)"\s*\(')
@@ -51,6 +51,7 @@ _ATOMICS = {
     "exch": "atomicExch",
     "cas": "atomicCAS",
 }
+_CONSTRAINTS = {"h", "r", "l", "f", "d", "n"}
 _HERE = "::loom_cuda::ptx"
 
 
@@ -69,6 +70,14 @@ def translated(inside: str) -> str:
     before, after = [], []
     for number, (kind, value) in enumerate([*outputs, *inputs]):
         name = f"ptx_{number}"
+        letter = kind.strip("=+&")
+        if letter.isdecimal() and int(letter) < len(outputs) <= number:
+            # In the register of that output.
+            program.add(f"%{number}", f"ptx_{letter}")
+            before.append(f"ptx_{letter} = {value};")
+            continue
+        if letter not in _CONSTRAINTS:
+            raise UnknownInstructionError(f"with the constraint {kind!r}")
         program.add(f"%{number}", name)
         if number < len(outputs):
             begins = f"{name}_to" if kind.startswith("+") else ""
@@ -88,7 +97,10 @@ def _split(text: str) -> list[str]:
     parts, depth, begin, at = [], 0, 0, 0
     while at < len(text):
         if text[at] == '"':
-            at = _STRING.match(text, at).end()  # type: ignore[union-attr]
+            found = _STRING.match(text, at)
+            if found is None:
+                raise UnknownInstructionError(repr(text[at:]))
+            at = found.end()
             continue
         depth += (text[at] in "([{") - (text[at] in ")]}")
         if text[at] == ":" and depth == 0:
@@ -139,7 +151,7 @@ class _Program(Matrices):
         _only(words[:-1], ORDERS | _SPACES | CACHES | {"v2", "v4", "const"})
         read = "read_now" if {"acquire", "relaxed", "volatile"} & set(words) else "read"
         pointer = self._pointer(address, words)
-        names = list_of(to.strip("{}"))
+        names = registers_of(to, words)
         # All before the first is written, which may be part of the address.
         reads = [f"const auto ptx_read{n} = {_HERE}::{read}({pointer} + {n});" for n in range(len(names))]
         writes = [self.write(one, f"ptx_read{n}") for n, one in enumerate(names)]
@@ -150,7 +162,7 @@ class _Program(Matrices):
         _only(words[:-1], ORDERS | _SPACES | CACHES | {"v2", "v4"})
         write = "write_now" if {"release", "relaxed", "volatile"} & set(words) else "write"
         pointer = self._pointer(address, words)
-        values = [self.read(one, words[-1]) for one in list_of(source.strip("{}"))]
+        values = [self.read(one, words[-1]) for one in registers_of(source, words)]
         return [f"{_HERE}::{write}({pointer} + {n}, {value});" for n, value in enumerate(values)]
 
     def _atomic(self, words: list[str], operands: list[str]) -> list[str]:

@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
 from torch_loom.kernels.ptx.instructions import TYPES, UnknownInstructionError, width
-from torch_loom.kernels.ptx.statements import CACHES, MEMORY, ORDERS, Statements, list_of
+from torch_loom.kernels.ptx.statements import CACHES, MEMORY, ORDERS, Statements, registers_of
 from torch_loom.kernels.ttir.model import Op, Scalar, Tensor, Value, element_of
 
 if TYPE_CHECKING:
     from torch_loom.kernels.emission.function import FunctionText
 
+# By a constraint's letter, what a register is.
+_KINDS = {
+    "r": "uint32_t",
+    "n": "uint32_t",
+    "h": "uint16_t",
+    "c": "uint16_t",
+    "l": "uint64_t",
+    "f": "float",
+    "d": "double",
+}
 _ADDRESS = re.compile(r"\[\s*([^\s+\]]+)\s*(?:\+\s*(-?\w+)\s*)?\]")
 _SPECIAL = {
     "%globaltimer": "nanoseconds()",
@@ -101,9 +111,15 @@ class _Assembly(Statements):
             at += count
         for value, elements_ in zip(self.op.operands, given, strict=True):
             group, count = self._group(value)
-            kind = self._kind(inputs, at - len(outputs))
             for number in range(count):
-                self._filled(f"${at + number}", kind, elements_[number * group : (number + 1) * group])
+                kind = self._kind(inputs, at + number - len(outputs), outputs)
+                register, texts = f"${at + number}", elements_[number * group : (number + 1) * group]
+                tied = inputs[at + number - len(outputs)]
+                if tied.isdecimal():  # in the register of that output
+                    self.add(register, str(self.variable(f"${tied}")))
+                    self.lines += self._fill(str(self.variable(register)), kind, texts)
+                else:
+                    self._filled(register, kind, texts)
             at += count
         try:
             self.lines += self.lines_of(text)
@@ -117,11 +133,15 @@ class _Assembly(Statements):
         together = min(max(32 // _bits(value), 1), size)
         return together, -(-size // together)
 
-    def _kind(self, constraints: list[str], number: int) -> str:
+    def _kind(self, constraints: list[str], number: int, outputs: list[str] | None = None) -> str:
         if number >= len(constraints):
             raise elements.refused(self.op, "inline assembly with fewer constraints than registers")
-        names = {"f": "float", "d": "double", "h": "uint16_t", "l": "uint64_t", "c": "uint16_t"}
-        return names.get(constraints[number], "uint32_t")
+        letter = constraints[number]
+        if outputs is not None and letter.isdecimal() and int(letter) < len(outputs):
+            letter = outputs[int(letter)]
+        if letter not in _KINDS:
+            raise elements.refused(self.op, f"the constraint {constraints[number]!r} of inline assembly")
+        return _KINDS[letter]
 
     def _elements(self, value: Value, register: str, count: int) -> list[str]:
         kind = self.function.element_type(value)
@@ -133,11 +153,13 @@ class _Assembly(Statements):
         """Declare a variable for a register, and return it, with elements in its bits."""
         self.lines.append(self.declare(register, kind))
         name = str(self.variable(register))
-        if len(texts) == 1:
-            self.lines.append(f"{name} = to_register<{kind}>({texts[0]});")
-        else:
-            self.lines += [f"set_part({name}, {number}, {text});" for number, text in enumerate(texts)]
+        self.lines += self._fill(name, kind, texts)
         return name
+
+    def _fill(self, name: str, kind: str, texts: list[str]) -> list[str]:
+        if len(texts) == 1:
+            return [f"{name} = to_register<{kind}>({texts[0]});"]
+        return [f"set_part({name}, {number}, {text});" for number, text in enumerate(texts)]
 
     def own(self, name: str, words: list[str], operands: list[str]) -> list[str] | None:
         """Return lines of a load or store, which is checked as those of Triton's are, or of a barrier."""
@@ -156,7 +178,7 @@ class _Assembly(Statements):
         site = self.function.kernel.site_of_assembly(self.op, is_write=name == "st")
         access = ", kVolatileRead" if {"volatile", "acquire", "relaxed"} & set(how) else ""
         loads, lines = [], []
-        for number, one in enumerate(list_of(value.strip("{}"))):
+        for number, one in enumerate(registers_of(value, how)):
             place = f"program, {site}, {at} + {number * width(word) // 8}"
             if name == "ld":
                 loads.append(f"const auto ptx_read{number} = read_checked<{TYPES[word]}{access}>({place});")

@@ -214,16 +214,20 @@ class KernelText:
         letters = "".join(_parameter(self.kernel.function, one)[0] for one in arguments)
         if self.once is None:
             return self._run(FunctionText(self, self.kernel), "run_program"), letters
-        checks = Counter(self.checks)
+        begin, checks = self._blocks, Counter(self.checks)
         once = self._run(FunctionText(self, self.once), "run_once")
-        self.checks = checks  # those of the kernel as it is written
+        # One of the two runs: they share memory, and the checks are those of the kernel as it is written.
+        once_end, self._blocks, self.checks = self._blocks, begin, checks
+        loops = self._run(FunctionText(self, self.kernel), "run_loops")
+        self._blocks = max(self._blocks, once_end)
         tests = []
         for bound in self.bounds:
             place = arguments.index(bound.end)
             end = _parameter(self.kernel.function, bound.end)[2].format(f"program.numbers[{place}]")
             tests.append(f"{end} > {bound.begin} && {end} <= {bound.begin + bound.step}")
         return [
-            *self._run(FunctionText(self, self.kernel), "run_loops"),
+            *loops,
+            "// The same without loops that run once.",
             *once,
             "void run_program(const Program& program) {",
             f"if ({' && '.join(tests)}) return run_once(program);",

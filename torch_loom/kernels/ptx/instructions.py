@@ -91,6 +91,12 @@ _OF_WHOLE = {
     "shf.r.clamp": "::loom::funnel_right({0}, {1}, {2} < 32 ? {2} : 32)",
 }
 _OF_32_BITS = ("prmt", "lop3", "shf", "mul24", "mad24")
+# By name: which take types of bits alone, which take them at all, and which words of reals.
+_BITS_ALONE = {"popc", "clz", "brev", "prmt", "lop3", "shf", "and", "or", "xor", "not", "shl", "bfi"}
+_BITS = {*_BITS_ALONE, "mov", "shr", "selp", "slct"}
+_APPROXIMATE = {"div", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"}
+_ROUNDING = {"add", "sub", "mul", "div", "fma", "mad", "rcp", "sqrt"}
+_SATURATING = {"add", "sub", "mul", "fma", "mad"}
 # {F} is the type that is computed in.
 _SIGNS = (
     "::loom::with_signs<{{F}}>("
@@ -235,15 +241,18 @@ def _computed(name: str, modifiers: list[str], word: str, values: list[str]) -> 
     kind, result = TYPES[word], TYPES[word]
     is_kept = word in _REALS and "sat" in modifiers
     if word in _REALS:
-        # The first of the keys with all words, and without those that change nothing.
+        _check_words(name, word, modifiers)
+        # The first of the keys with rn, where that has a meaning, and without it.
         is_half = word in ("f16", "bf16")
-        ignored = ("sat", "approx", "full", *["rn"] * is_half)
+        ignored = ("sat", "ftz", "approx", "full", *["rn"] * is_half)
         named = [one for one in modifiers if one not in ignored]
         keys = (".".join([name, *named]), ".".join([name, *(one for one in named if one not in _IGNORED)]))
         text = _OF_REALS.get(keys[0]) or _OF_REALS.get(keys[1])
         if text is not None and name == "fma" and is_half:
             text = "::loom::fused<{T}>({0}, {1}, {2})"
     else:
+        if (word[0] == "b" and name not in _BITS) or (word[0] in "us" and name in _BITS_ALONE):
+            raise UnknownInstructionError
         table = _OF_PREDICATES if word == "pred" else _OF_WHOLE
         text = table.get(".".join([name, *modifiers]))
     if (
@@ -265,6 +274,19 @@ def _computed(name: str, modifiers: list[str], word: str, values: list[str]) -> 
         N="" if word[0] == "s" else "_unsigned",
     )
     return f"::loom::kept_in_unit<{kind}>({kind}({shown}))" if is_kept else f"{result}({shown})"
+
+
+def _check_words(name: str, word: str, modifiers: list[str]) -> None:
+    """Refuse what no assembler takes."""
+    allowed = {"ftz", "xorsign", "abs", "NaN", "rz"}
+    if name in _APPROXIMATE and (word != "f64" or name in ("rcp", "rsqrt")):
+        allowed |= {"approx", "full"}
+    if name in _ROUNDING:
+        allowed.add("rn")
+    if name in _SATURATING:
+        allowed.add("sat")
+    if set(modifiers) - allowed:
+        raise UnknownInstructionError
 
 
 def _compared(word: str, modifiers: list[str], operands: Sequence[str], read: Read) -> str:
@@ -331,6 +353,8 @@ def _to_real(to: str, source: str, value: str, *, is_down: bool) -> str:
         raise UnknownInstructionError
     if is_down:
         return f"::loom::toward_zero<{TYPES[to]}>(double({value}))"
+    if {to, source} == {"f16", "bf16"}:
+        value = f"float({value})"
     if to in ("f16", "bf16") and (source == "f64" or (source not in _REALS and width(source) == 32)):
         value = f"::loom::rounded_to_odd(double({value}))"
     return f"{TYPES[to]}({value})"

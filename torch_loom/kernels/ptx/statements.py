@@ -21,6 +21,8 @@ CACHES = {
 # Types of memory: of them, atomics and pointers have the width and the sign.
 MEMORY = {word for word in TYPES if re.fullmatch(r"[usb]\d+|f32|f64", word)}
 
+# By the C++ type of a register, how wide it is.
+_BITS = {kind: width(word) for word, kind in TYPES.items()}
 _DECLARED = re.compile(r"\.reg\s*\.(\w+)\s+(.+)", re.DOTALL)
 _MANY = re.compile(r"(.*)<(\d+)>")
 _GUARD = re.compile(r"@(!?)\s*([%\w$]+)\s+")
@@ -41,6 +43,8 @@ class Statements:
         # C++ by a register's name, the innermost scope last.
         self._scopes: list[dict[str, str]] = [{}]
         self._predicates: set[str] = set()
+        # Of variables that are declared here: how wide they are.
+        self._bits: dict[str, int] = {}
 
     def own(self, name: str, words: list[str], operands: list[str]) -> list[str] | None:
         """Return lines for an instruction that is not the same in all kernels, or nothing if it is."""
@@ -54,6 +58,7 @@ class Statements:
         """Return the declaration of a variable for a register."""
         name = self._fresh()
         self.add(register, name)
+        self._bits[name] = _BITS[kind]
         if kind == TYPES["pred"]:
             self._predicates.add(name)
         return f"{kind} {name}{{}};"
@@ -77,6 +82,8 @@ class Statements:
                 raise UnknownInstructionError(repr(text))
             else:
                 self._scopes.pop()
+        if len(self._scopes) != 1:
+            raise UnknownInstructionError(repr(text))
         return lines
 
     def variable(self, text: str) -> str | None:
@@ -97,6 +104,10 @@ class Statements:
         if variable is None:
             return constant(text, word)
         if variable in self._predicates and word != "pred":
+            raise UnknownInstructionError
+        bits = self._bits.get(variable, width(word))
+        # The lower bits of a wider register are what a byte is in.
+        if word != "pred" and (bits < width(word) or (bits > width(word) and width(word) > 16)):
             raise UnknownInstructionError
         return f"::loom::as<{TYPES[word]}>({variable})"
 
@@ -151,6 +162,18 @@ class Statements:
             return [f"{{ {begin} {' '.join(map(self.write, names, parts))} }}"]
         sets = (f"::loom::set_part(ptx_whole, {n}, {self.read(one, part)});" for n, one in enumerate(names))
         return [f"{{ {TYPES[word]} ptx_whole{{}}; {' '.join(sets)} {self.write(to, 'ptx_whole')} }}"]
+
+
+def registers_of(text: str, words: Sequence[str]) -> list[str]:
+    """Return the registers of a load or store.
+
+    Raises:
+        UnknownInstructionError: they are not as many as its words say.
+    """
+    names = list_of(text.strip("{}"))
+    if len(names) != (2 if "v2" in words else 4 if "v4" in words else 1):
+        raise UnknownInstructionError
+    return names
 
 
 def list_of(text: str) -> list[str]:

@@ -391,22 +391,22 @@ Tensors product_in_order(Arguments arguments) {
 }
 
 bool is_long_row(const Tensor& grad, int64_t dim) {
-  // The engine's kernel adds a row in the lanes of one vector; below this its last bits alone differ.
+  // The engine's kernel adds a row in the lanes of one vector: shorter ones differ in the last bits only.
   constexpr int64_t kLongRow = int64_t{1} << 14;
   return grad.scalar_type() == c10::kFloat && grad.dim() != 0 && (dim == -1 || dim == grad.dim() - 1) &&
-         grad.size(-1) >= kLongRow && grad.is_contiguous();
+         grad.size(-1) >= kLongRow;
 }
 
 Tensors log_softmax_gradient(Arguments arguments) {
   const Tensor &grad = arguments[0].toTensor(), &output = arguments[1].toTensor();
   const auto type = arguments[3].toScalarType();
   if (!is_long_row(grad, arguments[2].toInt()) || output.scalar_type() != c10::kFloat ||
-      type != c10::kFloat || !output.is_contiguous() || grad.is_meta())
+      type != c10::kFloat || grad.sizes() != output.sizes() || grad.is_meta())
     return {};
   const int64_t width = grad.size(-1);
-  const Tensor own = grad.view({-1, width}), logs = output.view({-1, width});
+  const Tensor own = grad.reshape({-1, width}), logs = output.reshape({-1, width});
   const Tensor sums = at::sum(own, {1}, /*keepdim=*/true);
-  Tensor result = at::empty_like(grad);
+  Tensor result = at::empty_like(grad, at::MemoryFormat::Contiguous);
   const Tensor rows = result.view({-1, width});
   // So many rows at a time that they stay in the cache.
   const int64_t step = std::max<int64_t>((int64_t{1} << 17) / width, 1);

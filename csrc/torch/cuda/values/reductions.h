@@ -20,7 +20,7 @@ std::vector<at::Tensor> norm_in_order(c10::ArrayRef<c10::IValue> arguments);
 template <bool kIsRoot, bool kHasMean>
 std::vector<at::Tensor> variance_in_order(c10::ArrayRef<c10::IValue> arguments);
 
-// (grad, output, dim, input_dtype): of rows so long that one number after another is not added well.
+// (grad, output, dim, input_dtype): the gradient of rows that are too long to add one element after another.
 std::vector<at::Tensor> log_softmax_gradient(c10::ArrayRef<c10::IValue> arguments);
 bool is_long_row(const at::Tensor& grad, int64_t dim);
 

@@ -83,7 +83,7 @@ struct ue8m0 {
   explicit ue8m0(float value) {
     const uint32_t all = bits_as<uint32_t>(value) & 0x7fffffffu;
     uint32_t up = (all >> 23) + ((all & 0x7fffffu) != 0);
-    if (all != 0 && all < 0x400000u) up = 0;
+    if (all != 0 && all <= 0x400000u) up = 0;
     bits = static_cast<uint8_t>(all > 0x7f800000u ? 255u : up > 254u ? 254u : up);
   }
   operator float() const { return bits == 255 ? NAN : ldexpf(1.f, bits - 127); }
@@ -189,8 +189,12 @@ inline F power_of_2(F x) {
 }
 template <typename T>
 inline T unfused(T value) {
+#if defined(__has_builtin) && __has_builtin(__builtin_assoc_barrier)
+  return __builtin_assoc_barrier(value);
+#else
   const volatile T kept = value;
   return kept;
+#endif
 }
 // A product and a sum of small numbers, rounded once: their product is exact, and the last bit of the sum is
 // set where that is not.

@@ -90,7 +90,7 @@ __attribute__((noinline, cold, noreturn)) inline void fail_access(const Program&
       snprintf(where, sizeof where, " which is null");
     } else if (address < memory.begin) {
       snprintf(where, sizeof where, " %lld bytes before the begin", (long long)(memory.begin - address));
-    } else if (memory.begin != memory.end) {
+    } else if (memory.end != 0) {
       snprintf(where, sizeof where, " %lld bytes after the end",
                (long long)(address + bytes > memory.end && address < memory.end ? 0 : address - memory.end));
     }
