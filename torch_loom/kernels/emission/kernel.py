@@ -305,13 +305,22 @@ extern "C" const char* loom_entry_(void* const* addresses, const int64_t* number
   program.rules = reinterpret_cast<const void*>(numbers[10]);
   program.turns = 0;
   try {
-    for (int64_t one = numbers[3]; one < numbers[4]; ++one) {
-      program.id[0] = static_cast<int32_t>(one % numbers[0]);
-      program.id[1] = static_cast<int32_t>(one / numbers[0] % numbers[1]);
-      program.id[2] = static_cast<int32_t>(one / numbers[0] / numbers[1]);
+    const int64_t begin = numbers[3];
+    if (begin < numbers[4]) {
+      program.id[0] = static_cast<int32_t>(begin % numbers[0]);
+      program.id[1] = static_cast<int32_t>(begin / numbers[0] % numbers[1]);
+      program.id[2] = static_cast<int32_t>(begin / numbers[0] / numbers[1]);
+    }
+    for (int64_t one = begin; one < numbers[4]; ++one) {
       program.number = one;
       if ((one & 255) == 255) loom::ask(program, "a launch of many programs");
       loom::run_program(program);
+      // Counted on: four divisions take as long as a small program.
+      if (++program.id[0] < numbers[0]) continue;
+      program.id[0] = 0;
+      if (++program.id[1] < numbers[1]) continue;
+      program.id[1] = 0;
+      ++program.id[2];
     }
   } catch (const loom::Failure& thrown) {
     failure = thrown;
