@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import gc
 import subprocess
 import threading
@@ -44,6 +45,8 @@ class Counts:
     """What the library counts, from when this was made."""
 
     def __init__(self, path: Path) -> None:
+        # As an allocator loads it: what it calls is in the extension.
+        ctypes.CDLL(torch_loom._C.__file__, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
         self._library = ctypes.CDLL(str(path))
         self._begin = {name: self._read(name) for name in ("num_allocs", "num_frees")}
 
