@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import gc
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
