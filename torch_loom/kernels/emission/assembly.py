@@ -100,6 +100,8 @@ class _Assembly(Statements):
         constraints = str(attributes.get("constraints", "")).replace(" ", "").split(",")
         outputs = [one.strip("=&") for one in constraints if one.startswith("=")]
         inputs = [one for one in constraints if one and not one.startswith(("=", "~"))]
+        of_outputs = {str(number): one for number, one in enumerate(outputs)}
+        kinds = [of_outputs.get(one, one) for one in inputs]
         results = []
         at = 0
         for value in self.op.results:
@@ -112,14 +114,14 @@ class _Assembly(Statements):
         for value, elements_ in zip(self.op.operands, given, strict=True):
             group, count = self._group(value)
             for number in range(count):
-                kind = self._kind(inputs, at + number - len(outputs), outputs)
                 register, texts = f"${at + number}", elements_[number * group : (number + 1) * group]
-                tied = inputs[at + number - len(outputs)]
-                if tied.isdecimal():  # in the register of that output
-                    self.add(register, str(self.variable(f"${tied}")))
-                    self.lines += self._fill(str(self.variable(register)), kind, texts)
-                else:
+                kind = self._kind(kinds, at + number - len(outputs))
+                tied = self.variable(f"${inputs[at + number - len(outputs)]}")
+                if tied is None:
                     self._filled(register, kind, texts)
+                else:  # in the register of that output
+                    self.add(register, tied)
+                    self.lines += self._fill(tied, kind, texts)
             at += count
         try:
             self.lines += self.lines_of(text)
@@ -133,15 +135,12 @@ class _Assembly(Statements):
         together = min(max(32 // _bits(value), 1), size)
         return together, -(-size // together)
 
-    def _kind(self, constraints: list[str], number: int, outputs: list[str] | None = None) -> str:
+    def _kind(self, constraints: list[str], number: int) -> str:
         if number >= len(constraints):
             raise elements.refused(self.op, "inline assembly with fewer constraints than registers")
-        letter = constraints[number]
-        if outputs is not None and letter.isdecimal() and int(letter) < len(outputs):
-            letter = outputs[int(letter)]
-        if letter not in _KINDS:
+        if constraints[number] not in _KINDS:
             raise elements.refused(self.op, f"the constraint {constraints[number]!r} of inline assembly")
-        return _KINDS[letter]
+        return _KINDS[constraints[number]]
 
     def _elements(self, value: Value, register: str, count: int) -> list[str]:
         kind = self.function.element_type(value)
