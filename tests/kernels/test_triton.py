@@ -34,6 +34,10 @@ def test_functions_of_the_library(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "library_functions.py", NAME)
 
 
+def test_exponentials_of_all_floats(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "powers.py", NAME)
+
+
 def test_floats_of_eight_bits(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "eight_bits.py", NAME)
 

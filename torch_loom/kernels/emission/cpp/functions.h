@@ -65,8 +65,8 @@ inline T min_or_nan(T a, T b) {
   return a != a ? a : (b >= a ? a : b);
 }
 
-// 2^whole * e^rest, for |rest| <= 0.35 and a whole number from -126 to 129: subnormal results become zero, as
-// on a GPU. The series up to rest^6, whose rest is 1.2e-7 at the ends.
+// 2^whole * e^rest, for |rest| <= 0.35 and a whole number from -126 to 129. The series up to rest^6, whose rest
+// is 1.2e-7 at the ends.
 inline float scaled_exp(float whole, float rest) {
   float p = 1.3980e-3f;
   p = p * rest + 8.3335e-3f;
@@ -75,21 +75,26 @@ inline float scaled_exp(float whole, float rest) {
   p = p * rest + 0.5f;
   p = p * rest + 1.f;
   p = p * rest + 1.f;
-  // Half of the power, and twice the series: the power may be 2^128.
-  return (p + p) * bits_as<float>((static_cast<int32_t>(whole) + 126) << 23);
+  // Of large powers half, and twice the series: 2^128 is no float, and neither is half of 2^-126.
+  const bool is_large = whole > 0.f;
+  const int32_t exponent = static_cast<int32_t>(whole) + (is_large ? 126 : 127);
+  return (is_large ? p + p : p) * bits_as<float>(exponent << 23);
 }
 
+// Subnormal results become zero, as on a GPU.
 inline float exp2(float x) {
   float kept = x > 129.f ? 129.f : x;
   kept = kept < -126.f ? -126.f : kept;
   const float whole = rintf(kept);
-  return scaled_exp(whole, (kept - whole) * 0.693147181f);
+  const float power = scaled_exp(whole, (kept - whole) * 0.693147181f);
+  return x < -126.f ? 0.f : power;
 }
 inline float exp(float x) {
   float kept = x > 89.f ? 89.f : x;
   kept = kept < -87.33654f ? -87.33654f : kept;
   const float whole = rintf(kept * 1.44269504f);
-  return scaled_exp(whole, (kept - whole * 0.693145752f) - whole * 1.42860677e-6f);
+  const float power = scaled_exp(whole, (kept - whole * 0.693145752f) - whole * 1.42860677e-6f);
+  return x < -87.33654f ? 0.f : power;
 }
 
 // The logarithm of a mantissa in [sqrt(1/2), sqrt(2)), and the exponent.
