@@ -245,12 +245,11 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   ready.record(current);
   ready.block(own);
   nanoseconds += wait_for_simulated(steps, own);
+  InUse in_use(own);
   for (Step& one : steps) {
-    for (const Tensors* const list : {&one.inputs, &one.outputs}) {
-      for (const at::Tensor& tensor : *list) {
-        if (tensor.numel() != 0) streams.recordDataPtrOnStream(tensor.storage().data_ptr(), own);
-      }
-    }
+    in_use.add(one.inputs);
+    in_use.add(one.outputs);
+    for (const auto& [to, from] : one.copies) in_use.add({to});
     command->tasks.push_back(std::move(one.task));
   }
   const auto outcome = command->outcome;
@@ -272,8 +271,8 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
       for (const auto& [to, from] : one.copies) to.copy_(from, /*non_blocking=*/true);
     }
   }
-  return c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results), outcome, sequence,
-                                      blocks_host);
+  return c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results), std::move(in_use),
+                                      outcome, sequence, blocks_host);
 }
 
 int Communicator::device_in_use() {

@@ -30,15 +30,33 @@ std::exception_ptr Outcome::failure() const {
   return failure_;
 }
 
+InUse::~InUse() {
+  const c10::impl::VirtualGuardImpl guard(stream_.device_type());
+  for (const at::Tensor& tensor : tensors_) {
+    if (tensor.numel() == 0) continue;
+    try {
+      guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream_);
+    } catch (const std::exception&) {  // a forked child, which has no devices
+    }
+  }
+}
+
+void InUse::release() {
+  std::vector<at::Tensor> released;  // given back without the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  released.swap(tensors_);
+}
+
 OwnWork::OwnWork(int rank, c10d::OpType kind, c10::Stream stream, std::vector<at::Tensor> results,
-                 std::shared_ptr<Outcome> outcome, uint64_t sequence, bool blocks_host)
+                 InUse in_use, std::shared_ptr<Outcome> outcome, uint64_t sequence, bool blocks_host)
     : Work(rank, kind),
       stream_(stream),
       ended_(stream.device_type(), c10::EventFlag::PYTORCH_DEFAULT),
       results_(std::move(results)),
       outcome_(std::move(outcome)),
       sequence_(sequence),
-      blocks_host_(blocks_host || waits_block_host) {
+      blocks_host_(blocks_host || waits_block_host),
+      in_use_(std::move(in_use)) {
   ended_.record(stream);
 }
 
@@ -66,6 +84,7 @@ std::exception_ptr OwnWork::exception() const { return outcome_->failure(); }
 void OwnWork::synchronize() {
   const c10::impl::VirtualGuardImpl guard(stream_.device_type());
   ended_.block(guard.getStream(stream_.device()));
+  in_use_.release();
 }
 
 bool OwnWork::wait(std::chrono::milliseconds timeout) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 namespace loom::distributed {
@@ -25,13 +26,34 @@ class Outcome {
   std::exception_ptr failure_;
 };
 
+// The tensors that a collective reads and writes, kept until a stream has waited for it: their memory is
+// given back in the order of that stream then, as NCCL's is, and no event is needed.
+class InUse {
+ public:
+  explicit InUse(c10::Stream stream) : stream_(stream) {}
+  InUse(InUse&& other) noexcept : stream_(other.stream_), tensors_(std::exchange(other.tensors_, {})) {}
+  InUse& operator=(InUse&&) = delete;
+  // Where nothing has waited, what `stream` was given by now ends before the memory is used again.
+  ~InUse();
+
+  void add(const std::vector<at::Tensor>& tensors) {
+    tensors_.insert(tensors_.end(), tensors.begin(), tensors.end());
+  }
+  void release();
+
+ private:
+  const c10::Stream stream_;
+  std::mutex mutex_;
+  std::vector<at::Tensor> tensors_;
+};
+
 // As TORCH_NCCL_BLOCKING_WAIT: whether waiting for a work makes the host wait.
 void set_waits_block_host(bool blocks) noexcept;
 
 class OwnWork final : public c10d::Work {
  public:
   // Made when the command has been submitted to `stream`, which is current then.
-  OwnWork(int rank, c10d::OpType kind, c10::Stream stream, std::vector<at::Tensor> results,
+  OwnWork(int rank, c10d::OpType kind, c10::Stream stream, std::vector<at::Tensor> results, InUse in_use,
           std::shared_ptr<Outcome> outcome, uint64_t sequence, bool blocks_host);
 
   bool isCompleted() override;
@@ -53,6 +75,7 @@ class OwnWork final : public c10d::Work {
   const std::shared_ptr<Outcome> outcome_;
   const uint64_t sequence_;
   const bool blocks_host_;
+  InUse in_use_;
   std::mutex making_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when it is asked for
 };

@@ -16,6 +16,8 @@ def check(rank):
     dist.all_reduce(x)
     torch.cuda.synchronize()
     returns_at_once(rank, x)
+    memory_is_used_again(rank)
+    memory_of_what_nobody_waits_for(rank)
     captured()
     profiled(x)
     compressed(rank)
@@ -33,6 +35,42 @@ def returns_at_once(rank, x):
     work.wait()
     torch.cuda.synchronize()
     assert work.is_completed() and x[0].item() == 4
+
+
+def memory_is_used_again(rank):
+    """After a wait the stream's order is enough: a host that runs ahead takes no more memory."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["issued"])
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    for turn in range(8):
+        x = torch.full((8 << 20,), float(turn), device="cuda")
+        gathered = torch.empty(2, 8 << 20, device="cuda")
+        dist.all_gather_into_tensor(gathered, x, async_op=True).wait()
+        total = gathered.sum()
+        del x, gathered
+    assert torch.cuda.memory_reserved() - before < 200 << 20
+    if rank == 0:
+        store.set("issued", "")
+    assert total.item() == 7 * (16 << 20)
+
+
+def memory_of_what_nobody_waits_for(rank):
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["dropped"])
+    x = torch.full((8 << 20,), rank + 1.0, device="cuda")
+    address = x.data_ptr()
+    dist.all_reduce(x, async_op=True)
+    del x
+    if rank == 0:
+        taken = torch.zeros(8 << 20, device="cuda")
+        assert taken.data_ptr() != address
+        store.set("dropped", "")
+    torch.cuda.synchronize()
+    again = [torch.empty(8 << 20, device="cuda") for _ in range(2)]
+    assert address in [tensor.data_ptr() for tensor in again]
 
 
 def captured():
