@@ -178,6 +178,21 @@ def test_a_script_that_ends_in_failure_has_no_plan() -> None:
     assert "ended with status 5" in done.stderr
 
 
+@pytest.mark.slow
+def test_a_script_that_ends_on_a_value_says_which() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(PROGRAMS / "ends_on_a_zero.py")],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[-3] == "the loss is 0"
+    assert "ended with status 1" in lines[-2]
+    assert "read 1 value" in lines[-1] and "ends_on_a_zero.py:10" in lines[-1]
+
+
 @pytest.mark.parametrize(
     ("factor", "text"),
     [(0.0, "0.0"), (1.26, "1.2"), (57.3, "57"), (843.2, "840"), (197652.9, "more than 1,000")],

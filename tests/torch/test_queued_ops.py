@@ -320,6 +320,16 @@ def busy(work: Callable[[], object]) -> Any:
     return result
 
 
+def test_a_gradient_of_two_dtypes_has_the_kernels() -> None:
+    """PyTorch's shape function of `mse_loss_backward` says float32."""
+    for number in (8, 8, 1 << 22):
+        x = torch.ones(number, dtype=torch.bfloat16, device="loom", requires_grad=True)
+        y = torch.zeros(number, device="loom")
+        [gradient] = busy(lambda x=x, y=y: torch.autograd.grad(F.mse_loss(x, y), x))
+        assert gradient.dtype == torch.bfloat16
+        assert gradient[0].item() == 2 / number
+
+
 def test_calls_without_a_kernel_are_refused_at_once() -> None:
     z = torch.ones(3, dtype=torch.complex64, device="loom")
     for _ in range(2):

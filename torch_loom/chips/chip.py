@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, replace
 from pathlib import Path
@@ -263,8 +264,10 @@ def _reader(chip: str | os.PathLike[str]) -> _Reader:
     if isinstance(chip, str) and not text.endswith(".toml") and os.path.basename(text) == text:
         names = available()
         if text not in names:
-            begun = [name for name in names if len(text) > 2 and name.startswith(text)]
-            close = difflib.get_close_matches(text, names, n=1) or begun
+            lower = text.lower()
+            begun = [name for name in names if len(text) > 2 and name.startswith(lower)]
+            part = [name for name in names if name in re.split(r"[^a-z0-9]+", lower)]
+            close = part or difflib.get_close_matches(lower, names, n=1) or begun
             meant = f" Did you mean {close[0]!r}?" if close else ""
             raise ChipError(
                 f"There is no chip {shown(text)}.{meant} Shipped are: {', '.join(names)}; the path of a "

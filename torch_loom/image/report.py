@@ -83,7 +83,8 @@ def duration(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if abs(seconds) * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    picoseconds = round(seconds * 1e12)  # less is what a subtraction leaves
+    return f"{picoseconds / 1e3:.3g} ns"
 
 
 def _bytes(value: float) -> str:

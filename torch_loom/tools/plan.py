@@ -168,9 +168,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                     plan.out_of_memory = str(error)
             except SystemExit as ended:
                 if ended.code not in (None, 0):
-                    status = ended.code if isinstance(ended.code, int) else 1
-                    sys.stderr.write(f"{script[0]} ended with status {status}, so there is no plan\n")
-                    return status
+                    return _report_early_end(script[0], ended, plan)
             except KeyboardInterrupt as stopped:
                 sys.stderr.write(_script_traceback(stopped))
                 return 128 + signal.SIGINT
@@ -178,7 +176,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                 if _names_own_devices(error):
                     restarted = {**os.environ, DEVICE_NAME.env: str(DEVICE_NAME.default)}
                     _replace_process(script, {**restarted, OPTIONS: json.dumps(options)})
-                sys.stderr.write(_script_traceback(error))
+                sys.stderr.write(_script_traceback(error) + _reads_hint(plan))
                 return 1
     except Exception as error:
         if plan is None:
@@ -195,6 +193,23 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                 console.fail(f"{options[key]}: cannot be written: {error}")
             console.out.print(f"{key}: {options[key]}", highlight=False)
     return 3 if found["out_of_memory"] else 0
+
+
+def _report_early_end(path: str, ended: SystemExit, plan: Any) -> int:
+    """Say, as Python does, what the script ended with, and why that may be; return its status."""
+    status = ended.code if isinstance(ended.code, int) else 1
+    if not isinstance(ended.code, int):
+        sys.stderr.write(f"{ended.code}\n")
+    sys.stderr.write(f"{path} ended with status {status}, so there is no plan\n{_reads_hint(plan)}")
+    return status
+
+
+def _reads_hint(plan: Any) -> str:
+    """Return a line about the values that the script read, on which it may have ended; "" if it read none."""
+    from torch_loom.tools.plan_text import values_text
+
+    reads = _short_reads(plan)
+    return f"Perhaps the reason: {values_text(reads)}.\n" if reads else ""
 
 
 def _script_traceback(error: BaseException) -> str:
@@ -250,7 +265,7 @@ def summary(
             }
         )
     setup = plan.setup_ops()
-    reads = plan.value_reads()
+    reads = _short_reads(plan)
     # A 0 may have ended the script: what later steps take, as an optimizer's state, is missing then.
     is_cut = bool(reads) and plan.out_of_memory is None and len(plan.step_seconds) < num_steps
     spans: list[list[Any]] = []
@@ -287,7 +302,7 @@ def summary(
         "out_of_memory": plan.out_of_memory,
         "batch_factor": None if is_cut else _batch_factor(devices),
         "is_cut_short": is_cut,
-        "value_reads": {_short_line(line): count for line, count in reads.items()},
+        "value_reads": reads,
         "unwritten_files": plan.unwritten_files,
         "devices": devices,
         "first_device": first_device,
@@ -310,9 +325,12 @@ def _short(file: str) -> str:
     return packaged.removeprefix(here)
 
 
-def _short_line(line: str) -> str:
-    file, colon, number = line.rpartition(":")
-    return _short(file) + colon + number
+def _short_reads(plan: Any) -> dict[str, int]:
+    found = {}
+    for line, count in plan.value_reads().items():
+        file, colon, number = line.rpartition(":")
+        found[_short(file) + colon + number] = count
+    return found
 
 
 def _thinned(points: list[Any]) -> list[Any]:

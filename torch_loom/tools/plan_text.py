@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 # The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
 MAX_TIMES = 1000
 
 
-def reads_text(found: dict[str, Any]) -> str:
-    """Return what a reader of a plan must know of values that the program read; "" if it read none."""
-    reads = found["value_reads"]
-    if not reads:
-        return ""
+def values_text(reads: Mapping[str, int]) -> str:
+    """Return how many values the program read, by line, that a device which computes nothing does not have."""
     count = sum(reads.values())
     lines = ", ".join(list(reads)[:3]) + (", …" if len(reads) > 3 else "")
-    text = (
-        f"the program read {count} value{'s' if count > 1 else ''} that the device does not have, and got 0 "
-        f"(at {lines}): where it branches on one, the plan may be too low"
-    )
+    values = f"{count} value{'s' if count > 1 else ''}"
+    return f"the program read {values} that the device does not have, and got 0 (at {lines})"
+
+
+def reads_text(found: dict[str, Any]) -> str:
+    """Return what a reader of a plan must know of values that the program read; "" if it read none."""
+    if not found["value_reads"]:
+        return ""
+    text = f"{values_text(found['value_reads'])}: where it branches on one, the plan may be too low"
     if found["is_cut_short"]:
         steps = len(found["step_seconds"])
         text += (

@@ -312,7 +312,7 @@ void run_in_place(Op& op, torch::jit::Stack* stack, Lending& lending, InferenceK
   if (op.writes) lending.write_back();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) adopt_result(lending, (*stack)[i]);
   if (checked.kind != CheckedCall::Kind::kNone) [[unlikely]]
-    note_passed(checked, lending.loans().front().original(), stack->back().toTensor());
+    note_passed(checked, lending.loans().back().original(), stack->back().toTensor());
   if (!lending.is_described()) [[likely]]
     return lending.finish();
   for (size_t i = stack->size() - op.num_returns; i < stack->size(); ++i) {

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <set>
 #include <tuple>
 
 #include "torch/core/python_errors.h"
@@ -93,40 +92,65 @@ size_t kind_of(const Op& op, const Lending& lending) {
 
 constexpr size_t kMostTried = size_t{1} << 23;  // bytes
 
+// What a first run on zeros has shown of a kind of call.
+enum class Kind : uint8_t { kUnknown, kAsSaid, kOfOtherDtypes };
+
+class Kinds {
+ public:
+  Kind find(size_t kind) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find(kind);
+    return found == known_.end() ? Kind::kUnknown : found->second;
+  }
+  void learn(size_t kind, Kind shown) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known_.emplace(kind, shown);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<size_t, Kind> known_;
+};
+
+Kinds& kinds() {
+  static auto* const instance = new Kinds;
+  return *instance;
+}
+
 // Whether the engine's kernel refuses these dtypes, which shape functions do not know. A kernel that is
 // queued would say so too late. Calls of up to 8 MiB are tried on zeros until a kernel has taken the dtypes;
-// random ops, which would draw numbers, are not.
+// random ops, which would draw numbers, are not. Where the kernel's results have other dtypes than the shape
+// function says (the gradient of a loss whose operands have two), they become the `outputs`.
 bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
-                  const InferredOutputs& outputs, std::string& reason) {
-  static std::mutex mutex;
-  static auto* taken = new std::set<size_t>;
+                  std::shared_ptr<const InferredOutputs>& outputs, std::string& reason) {
   if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
-      !outputs.resized.empty()) {
+      !outputs->resized.empty()) {
     return false;
   }
-  size_t bytes = bytes_of_stand_ins(lending);
-  for (const size_t one : outputs.storage_bytes) bytes += one;
-  if (bytes > kMostTried) return false;
   const size_t kind = kind_of(op, lending);
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (taken->count(kind) != 0) return false;
-  }
+  const Kind known = kinds().find(kind);
+  if (known == Kind::kAsSaid) return false;
+  size_t bytes = bytes_of_stand_ins(lending);
+  for (const size_t one : outputs->storage_bytes) bytes += one;
+  if (known == Kind::kUnknown && bytes > kMostTried) return false;
   std::string said;
-  const bool is_run = rehearse(op, stack, lending, StandIns::Contents::kZeros, said) != nullptr;
-  if (!is_run && (said.find("not implemented for") != std::string::npos ||
-                  said.find("support") != std::string::npos || said.find("type") != std::string::npos)) {
+  const auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, said);
+  if (shown == nullptr &&
+      (said.find("not implemented for") != std::string::npos || said.find("support") != std::string::npos ||
+       said.find("type") != std::string::npos)) {
     reason = said;
     // Whether the dtypes are why, and not the values.
     return rehearse(op, stack, lending, StandIns::Contents::kOnes, said) == nullptr;
   }
+  if (shown == nullptr) return false;
+  const bool is_as_said = compare(*outputs, *shown).first != "dtypes";
   // Without elements many kernels are not even looked for.
   const auto& loans = lending.loans();
   const auto is_empty = [](const Loan& loan) { return loan.alias.numel() == 0; };
-  if (is_run && std::none_of(loans.begin(), loans.end(), is_empty)) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    taken->insert(kind);
+  if (std::none_of(loans.begin(), loans.end(), is_empty)) {
+    kinds().learn(kind, is_as_said ? Kind::kAsSaid : Kind::kOfOtherDtypes);
   }
+  if (!is_as_said) outputs = shown;
   return false;
 }
 
@@ -263,7 +287,7 @@ std::shared_ptr<const InferredOutputs> infer(Op& op, const torch::jit::Stack& st
   }
   drop_unwanted(op, stack, call.arguments);
   auto outputs = observe(call.arguments, op.num_returns, call.loans, nullptr, ShownBy::kShapeFunction);
-  if (lacks_kernel(op, stack, lending, *outputs, reason)) return nullptr;
+  if (lacks_kernel(op, stack, lending, outputs, reason)) return nullptr;
   // Python ones make an `out` contiguous, where kernels give it the strides of their operands.
   if (!in_cpp && !outputs->resized.empty() && lending.runs_kernels()) {
     auto shown = on_zeros();

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -173,6 +174,11 @@ LatestResult& latest_count() {
   return *latest;
 }
 
+LatestResult& latest_not_infinite() {
+  static auto* const latest = new LatestResult;
+  return *latest;
+}
+
 bool is_check(std::string_view name) {
   return name == "aten::all" || name.starts_with("aten::all.") || name == "aten::_is_all_true";
 }
@@ -187,6 +193,10 @@ CheckedCall checked_call(const Op& op, const Stack& stack) {
     return {CheckedCall::Kind::kCount, stack[first].toTensor().numel()};
   if (name.starts_with("aten::eq") && stack[first + 1].isInt())
     return {CheckedCall::Kind::kComparison, stack[first + 1].toInt()};
+  if (name.starts_with("aten::ne") && stack[first + 1].isDouble() && std::isinf(stack[first + 1].toDouble()))
+    return {CheckedCall::Kind::kIsNotInfinite, 0};
+  if (name == "aten::mul.Tensor" && stack[first + 1].toTensor().scalar_type() == at::kBool)
+    return {CheckedCall::Kind::kBoth, 0};
   return {};
 }
 
@@ -200,6 +210,11 @@ void note_passed(const CheckedCall& call, const at::Tensor& operand, const at::T
       return latest_count().note(result, call.number);
     case CheckedCall::Kind::kComparison:
       if (latest_count().find(operand) == call.number) latest_check().note(result, 0);
+      return;
+    case CheckedCall::Kind::kIsNotInfinite:
+      return latest_not_infinite().note(result, 0);
+    case CheckedCall::Kind::kBoth:
+      if (latest_not_infinite().find(operand)) latest_check().note(result, 0);
   }
 }
 

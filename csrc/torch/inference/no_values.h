@@ -18,14 +18,15 @@ void warn_of_constant();
 // their first reads. Lines live as long as the process.
 std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
 
-// A call that may be a check that all elements pass: `all()`, or a sum of truth values that equals their
-// number. Programs stop, or take the slower way, where one does not, and so it is supposed that the latest
-// passes.
+// A call that may be a check that all elements pass: `all()`, a sum of truth values that equals their number,
+// or `isfinite()`, whose parts are `(x == x) * (abs(x) != inf)`. Programs stop, or take the slower way, where
+// one does not, and so it is supposed that the latest passes.
 struct CheckedCall {
-  enum class Kind { kNone, kCheck, kCount, kComparison } kind = Kind::kNone;
+  enum class Kind { kNone, kCheck, kCount, kComparison, kIsNotInfinite, kBoth } kind = Kind::kNone;
   int64_t number = 0;  // elements that are counted, or what is compared with
 };
 CheckedCall checked_call(const Op& op, const torch::jit::Stack& stack);
+// `operand`: the last of the call.
 void note_passed(const CheckedCall& call, const at::Tensor& operand, const at::Tensor& result);
 bool holds_true(const at::Tensor& tensor);
 

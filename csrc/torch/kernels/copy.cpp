@@ -186,9 +186,10 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     runtime::copy(runtime::current_stream_of(device), bytes, self.const_data_ptr(), self.itemsize());
   });
   if (!own.runs_kernels()) {
-    warn_of_constant();
+    const bool passes = holds_true(self);
+    if (!passes) warn_of_constant();
     std::memset(bytes, 0, sizeof bytes);
-    bytes[0] = holds_true(self) ? 1 : 0;
+    bytes[0] = passes ? 1 : 0;
   }
   switch (self.scalar_type()) {
 #define LOOM_READ(type, name) \

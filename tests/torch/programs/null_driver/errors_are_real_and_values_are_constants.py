@@ -34,6 +34,8 @@ is_short = lengths.sum() == lengths.numel()
 assert not is_short
 is_smaller = mask.sum() == mask.numel() - 1
 assert not is_smaller
+assert torch.isfinite(x.add(1).sum())
+assert not torch.isinf(x.sum()) and not torch.isnan(x.sum())
 count = mask.sum()
 count.add_(1)
 is_still_the_sum = count == mask.numel()
