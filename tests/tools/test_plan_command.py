@@ -190,7 +190,8 @@ def test_a_script_that_ends_on_a_value_says_which() -> None:
     lines = done.stderr.splitlines()
     assert lines[-3] == "the loss is 0"
     assert "ended with status 1" in lines[-2]
-    assert "read 1 value" in lines[-1] and "ends_on_a_zero.py:10" in lines[-1]
+    assert "read 1 value" in lines[-1]
+    assert "ends_on_a_zero.py:10" in lines[-1]
 
 
 @pytest.mark.parametrize(

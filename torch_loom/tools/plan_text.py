@@ -11,7 +11,7 @@ MAX_TIMES = 1000
 
 
 def values_text(reads: Mapping[str, int]) -> str:
-    """Return how many values the program read, by line, that a device which computes nothing does not have."""
+    """Return how many values the program read by line that a device which computes nothing does not have."""
     count = sum(reads.values())
     lines = ", ".join(list(reads)[:3]) + (", …" if len(reads) > 3 else "")
     values = f"{count} value{'s' if count > 1 else ''}"

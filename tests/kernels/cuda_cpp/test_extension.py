@@ -56,6 +56,14 @@ def test_libraries_of_cuda(tmp_path: Path) -> None:
     assert run(["use.py"], tmp_path, **checks).stdout.splitlines()[-1] == "done"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_stable_interface_of_pytorch(tmp_path: Path) -> None:
+    for file in (PROGRAMS / "stable").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    assert run(["use.py"], tmp_path).stdout.splitlines()[-1] == "done"
+
+
 def test_nvcc_names_what_it_refuses(tmp_path: Path) -> None:
     """As a build sees it: the line of the source, and a status that ends the build."""
     source = PROGRAMS / "packaged" / "refused.cu"
