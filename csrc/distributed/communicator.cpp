@@ -190,6 +190,12 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     TORCH_CHECK_VALUE(one.device == device, "collectives that are coalesced need tensors of one device, got ",
                       device, " and ", one.device);
   }
+  if (bound_device_id_.value_or(device) != device) {
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("Attempt to perform collective on tensor not on device passed to "
+                             "init_process_group: the tensor is on ",
+                             device, ", the group is for ", *bound_device_id_));
+  }
   if (shared_->transport.has_failed()) {
     C10_THROW_ERROR(DistBackendError, shared_->transport.failure());
   }

@@ -16,6 +16,10 @@ def test_streams_graphs_profiles_and_hooks(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "streams.py", SETTINGS)
 
 
+def test_a_group_for_one_device(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "bound_device.py", SETTINGS)
+
+
 def test_a_missing_wait_is_a_race(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "race.py", {**SETTINGS, "TORCH_LOOM_SANITIZER": "1"})
 
