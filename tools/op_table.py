@@ -22,7 +22,14 @@ from torchgen.model import DeviceCheckType, NativeFunction
 
 from torch_loom import ops
 from torch_loom.cuda.nondeterminism import ALERTS, CASES
-from torch_loom.cuda.refusals import REFUSAL_CASES, REFUSALS, TAKES, Refusal
+from torch_loom.cuda.refusals import (
+    CPU_LIBRARIES,
+    ON_CUDA_TOO,
+    REFUSAL_CASES,
+    REFUSALS,
+    TAKES,
+    Refusal,
+)
 from torch_loom.cuda.widening import WIDENED, WIDENED_SETS, WIDENED_SPARSE
 from torch_loom.ops.model import FLAGS
 
@@ -117,7 +124,13 @@ def refusals() -> str:
         num_out = len(function.func.arguments.out) if function is not None else 0
         return f'{{"{op}", "{refusal.kernel}", {takes}, Refusal::Case::{case}, {num_out}}}'
 
-    return rows_of(REFUSALS, row)
+    libraries = [
+        row(op, Refusal("", "nothing", "absent"))
+        for op in sorted(torch._C._dispatch_get_registrations_for_dispatch_key("CPU"))
+        if op.partition("::")[0] in CPU_LIBRARIES and op not in ON_CUDA_TOO
+    ]
+    rows = rows_of(REFUSALS, row).removeprefix(HEAD).splitlines(keepends=True)
+    return HEAD + "".join(sorted([*rows, *(f"{each},\n" for each in libraries)]))
 
 
 def refusal_cases() -> str:

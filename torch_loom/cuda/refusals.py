@@ -130,6 +130,12 @@ def _absent() -> dict[str, Refusal]:
     return {op: Refusal("", "nothing", "absent") for op in names.split()}
 
 
+CPU_LIBRARIES = ("_quantized", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantized")
+"""Namespaces of ops whose kernels for dense tensors call libraries of the CPU: FBGEMM, oneDNN, MKL."""
+
+ON_CUDA_TOO = frozenset(f"quantized::embedding_bag_{width}_rowwise_offsets" for width in ("byte", "4bit"))
+"""Ops of these namespaces that have a kernel for CUDA."""
+
 REFUSALS: dict[str, Refusal] = {
     **_products(),
     **_windows(),
