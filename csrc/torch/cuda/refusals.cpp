@@ -157,7 +157,8 @@ void refuse_as_cuda(const Refusal& refusal, c10::ArrayRef<c10::IValue> arguments
   const runtime::Chip& chip = devices().device(device).chip();
   if (!chip.is_gpu) return;
   TORCH_CHECK_NOT_IMPLEMENTED(
-      refusal.when != Refusal::Case::kAbsent || has_quantized(arguments), "Could not run '", refusal.full_name,
+      refusal.when != Refusal::Case::kAbsent || has_quantized(arguments), "Could not run '",
+      refusal.full_name,
       "' with arguments from the 'CUDA' backend: PyTorch has no kernel of it for CUDA. Move the tensors to "
       "the CPU for it.");
   if (refusal.when == Refusal::Case::kIntegerProduct) return check_integer_product(arguments);
