@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
 from rich.text import Text
 
-out = Console()
-err = Console(stderr=True)
+_COLUMNS_OF_LOGS = 120
+
+
+def _made(stderr: bool = False) -> Console:
+    """Return a console; one that writes to a pipe or a file is wide enough for tables, as logs of CI are."""
+    made = Console(stderr=stderr)
+    if not (made.is_terminal or made.is_jupyter or "COLUMNS" in os.environ):
+        made.width = _COLUMNS_OF_LOGS
+    return made
+
+
+out = _made()
+err = _made(stderr=True)
 
 
 def show_error(message: object) -> None:
