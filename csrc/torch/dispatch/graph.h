@@ -29,6 +29,8 @@ class LoomGraph final : public at::GraphImplInterface, public GraphRandom {
   void reset() override;
   at::MempoolId_t pool() const override;
   void enable_debug_mode() override { is_debugged_ = true; }
+  // Null until the capture has ended.
+  const runtime::Recording* recording() const { return recording_.get(); }
   // The device that the capture began on.
   int device() const { return device_; }
   // Whether the program sees the devices of the capture: not while a dry run has begun or ended since.

@@ -1,5 +1,4 @@
-// The functions of CUDA's runtime library, on the devices: what an extension calls beside PyTorch. They
-// return errors by number; what was thrown is kept for who checks the number by PyTorch's means.
+// The functions of CUDA's runtime library, on the devices: what an extension calls beside PyTorch.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/PyInterpreter.h>
 #include <cuda_runtime_api.h>
@@ -7,45 +6,16 @@
 #include <algorithm>
 #include <cstring>
 
-#include "torch/core/device.h"
 #include "torch/dispatch/device_assert.h"
-#include "torch/launch/launch.h"
+#include "torch/launch/runtime_calls.h"
 
 namespace loom::glue {
 
 namespace {
 
-// Runs `body`; what it throws becomes a number.
-template <typename F>
-cudaError_t numbered(F&& body) {
-  try {
-    translated(std::forward<F>(body));
-    return cudaSuccess;
-  } catch (const c10::AcceleratorError& error) {
-    return static_cast<cudaError_t>(set_last_error(error.get_error_code(), std::current_exception()));
-  } catch (const c10::OutOfMemoryError&) {
-    return static_cast<cudaError_t>(set_last_error(cudaErrorMemoryAllocation, std::current_exception()));
-  } catch (const std::exception&) {
-    return static_cast<cudaError_t>(set_last_error(cudaErrorUnknown, std::current_exception()));
-  }
-}
-
-cudaError_t refuse(cudaError_t error) { return static_cast<cudaError_t>(set_last_error(error)); }
-
 bool is_device(int device) { return device >= 0 && device < devices().device_count(); }
 
 const runtime::Device& current() { return devices().device(runtime::current_device()); }
-
-// Calls `body` with a stream, unless there is none of this handle.
-template <typename F>
-cudaError_t on_stream(cudaStream_t handle, F&& body) {
-  return numbered([&] {
-    const runtime::StreamRef stream = stream_of(handle);
-    TORCH_CHECK(stream.device >= 0, "CUDA error: invalid resource handle: ", handle,
-                " is no stream of these devices");
-    body(stream);
-  });
-}
 
 // Whether a copy needs no stream: neither side is on a device.
 bool is_on_host(const void* address) {
@@ -366,6 +336,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
   return on_stream(handle,
                    [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
+}
+cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
+  return on_stream(
+      handle, [&](StreamRef stream) { *flags = stream.id == 0 ? cudaStreamDefault : cudaStreamNonBlocking; });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   return on_stream(handle, [&](StreamRef stream) {

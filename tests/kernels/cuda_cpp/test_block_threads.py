@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ Kernel = Callable[..., Any]
 
 
 def kernel(name: str) -> Kernel:
-    return loom._compile_kernel(SOURCE, name)
+    compiled: Kernel = loom._compile_kernel(SOURCE, name)
+    return compiled
 
 
 @pytest.mark.long
@@ -107,10 +110,50 @@ def test_collectives() -> None:
 
 
 @pytest.mark.long
+def test_collectives_of_ptx() -> None:
+    torch.manual_seed(0)
+    # The second warp has 16 lanes.
+    x = torch.randint(-50, 50, (48,), dtype=torch.int32)
+    y = torch.zeros(15, 48, dtype=torch.uint32, device="loom")
+    kernel("collectives_of_ptx")((1,), (48,), (x.to("loom"), y))
+    own: list[int] = x.tolist()
+    found = [[signed(bits) for bits in row] for row in y.cpu().to(torch.int64).tolist()]
+
+    def bits(lanes: Iterable[int]) -> int:
+        return signed(sum(1 << lane for lane in lanes))
+
+    def voters(values: list[int]) -> int:
+        return bits(i for i, value in enumerate(values) if value > 0)
+
+    def xor(values: list[int]) -> int:
+        return reduce(operator.xor, values)
+
+    # A lane outside of the segment or the warp: its own value, and 1000 for the predicate of the former.
+    expected = [
+        by_warps(own, lambda w, i: w[i ^ 5]),
+        by_warps(own, lambda w, i: w[i - 2] if i % 16 >= 2 else w[i] + 1000),
+        by_warps(own, lambda w, i: w[i + 3] if i % 8 < 5 else w[i] + 1000),
+        by_warps(own, lambda w, i: w[i // 8 * 8 + 3]),
+        by_warps(own, lambda w, i: w[i] + 1000),
+        by_warps(own, lambda w, _: voters(w)),
+        [1] * 48,
+        [1] * 48,
+        [1] * 48,
+        [0] * 48,
+        by_warps(own, lambda w, i: bits(k for k in range(len(w)) if w[k] & 3 == w[i] & 3)),
+        [7] * 48,
+        by_warps(own, lambda w, _: min(w)),
+        by_warps(own, lambda w, _: xor(w)),
+        by_warps(own, lambda w, i: voters(w) if w[i] > 0 else 0),
+    ]
+    assert found == expected
+
+
+@pytest.mark.long
 def test_cooperative_groups() -> None:
     torch.manual_seed(0)
     x = torch.randint(-5, 5, (64,), dtype=torch.int32)
-    y = torch.zeros(7, 64, dtype=torch.int32, device="loom")
+    y = torch.zeros(9, 64, dtype=torch.int32, device="loom")
     kernel("groups")((1,), (64,), (x.to("loom"), y))
     own: list[int] = x.tolist()
     found = y.cpu().tolist()
@@ -123,6 +166,8 @@ def test_cooperative_groups() -> None:
     ranks = [sum(value > 0 for value in own[t // 32 * 32 : t]) if own[t] > 0 else -1 for t in range(64)]
     assert found[5] == ranks
     assert found[6][0] == sum(value > 0 for value in own)
+    assert found[7] == [40 + t // 8 % 4 for t in range(64)]
+    assert found[8][0] == 8
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from torch_loom.kernels.cuda_cpp import nvcc
-from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
+from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite, with_template_words
 
 SHARED = "*reinterpret_cast<{}>(::loom_cuda::dynamic_shared())"
 
@@ -127,6 +127,11 @@ def test_shared_memory_outside_of_functions() -> None:
             'asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(a) : "l"(p));',
             "::loom_cuda::ptx::read_now(",
         ),
+        ('asm volatile("bar.warp.sync %0;" :: "r"(m));', "__syncwarp(AS(ptx_0));"),
+        (
+            'asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(y) : "r"(x));',
+            "__reduce_max_sync(uint32_t(4294967295ull), AS(ptx_1))",
+        ),
     ],
 )
 def test_inline_ptx(code: str, made: str) -> None:
@@ -195,6 +200,20 @@ def test_inline_ptx(code: str, made: str) -> None:
         "ld.global.f16 %0, [%1]",
         "{ .reg .pred p; cp.async.ca.shared.global [%1], [%1], 16, p; }",
         "ld.shared::cluster.u32 %0, [%1]",
+        "shfl.bfly.b32 %0, %1, 1, 31",
+        "shfl.sync.bfly.b64 %0, %1, 1, 31, -1",
+        "shfl.sync.bfly.b32 %0, %1, 1, -1",
+        "shfl.sync.bfly.b32 %0|%1, %1, 1, 31, -1",
+        "{ .reg .pred p; shfl.sync.idx.b32 p, %1, 1, 31, -1; }",
+        "vote.sync.ballot.b32 %0, %1, -1",
+        "{ .reg .pred p; vote.ballot.b32 %0, p; }",
+        "{ .reg .pred p; vote.sync.all.pred %0, p, -1; }",
+        "match.any.b32.sync %0, %1, -1",
+        "match.all.sync.u32 %0, %1, -1",
+        "redux.sync.add.b32 %0, %1, -1",
+        "redux.sync.min.f32 %0, %1, -1",
+        "activemask %0",
+        "barrier.warp.sync %1",
         "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 {%0}, {%1}, {%1}, {%1}",
     ],
 )
@@ -232,6 +251,37 @@ def test_refusals(code: str, line: int, message: str) -> None:
     with pytest.raises(RefusedError, match=message) as refusal:
         rewrite(code)
     assert (refusal.value.file, refusal.value.line) == ("code", line)
+
+
+def test_refused_ptx_is_collected() -> None:
+    refused: list[RefusedError] = []
+    made = rewrite('void f() {\n asm("a.b \\t;");\n asm("membar.gl;"); asm("c;"); }', refused=refused)
+    assert [refusal.line for refusal in refused] == [2, 3]
+    assert "loom_refused_1()" in made
+    assert made.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        ("C<T>::to<n>(x);", "C<T>::template to<n>(x);"),
+        (
+            "y = c[0]->to<n - 1, sizeof(T)> (x).to<2>();",
+            "y = c[0]->template to<n - 1, sizeof(T)> (x).template to<2>();",
+        ),
+        ("C<T>::template to<n>(x);", "C<T>::template to<n>(x);"),
+        ("to<n>(x);", "to<n>(x);"),
+        ("y = c.to < n;", "y = c.to < n;"),
+        ("y = c.other<n>(x);", "y = c.other<n>(x);"),
+        ('s = "c.to<n>(x)";', 's = "c.to<n>(x)";'),
+    ],
+)
+def test_words_that_nvcc_does_without(code: str, made: str) -> None:
+    declared = "struct C { template <int n> __attribute__((always_inline)) void to(T x) {} }; "
+    defined = "template <> void C<int>::to<3>(int x) {} "
+    assert with_template_words(f"{declared}{defined}void f() {{ {code} }}") == (
+        f"{declared}{defined}void f() {{ {made} }}"
+    )
 
 
 def test_headers_for_ptx_are_there_only_with_it() -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from torch_loom.errors import CompilationError
 from torch_loom.kernels.cuda_cpp import nvcc
+from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 _TEXT = """#include "loom_cuda/prelude.h"
@@ -75,24 +77,33 @@ def build(
     Args:
         text: of :func:`text_of`.
         given: of :func:`options`.
-        run: runs the compiler with options, which make a file.
+        run: runs the compiler with options, which make a file; raises CompilationError with its messages.
         source: where the text may be written.
         library: where the library goes.
         links: the extension module, whose functions it calls.
 
     Raises:
         RefusedError: the program's text needs what there is not here.
+        CompilationError: the compiler refuses it.
     """
     preprocessed, objects = source.with_suffix(".ii"), source.with_suffix(".o")
     try:
         source.write_text(text, encoding="utf-8")
         run(["-E", "-x", "c++", *given, str(source), "-o", str(preprocessed)], preprocessed)
-        preprocessed.write_text(rewrite(preprocessed.read_text(encoding="utf-8")), encoding="utf-8")
+        refused: list[RefusedError] = []
+        rewritten = rewrite(preprocessed.read_text(encoding="utf-8"), refused=refused)
         own = [option for option in given if not option.startswith("-D")]
-        run(
-            ["-c", "-x", "c++-cpp-output", "-fpreprocessed", *own, str(preprocessed), "-o", str(objects)],
-            objects,
-        )
+        compiles = ["-c", "-x", "c++-cpp-output", "-fpreprocessed", *own, str(preprocessed)]
+
+        def attempt(code: str) -> CompilationError | None:
+            preprocessed.write_text(code, encoding="utf-8")
+            try:
+                run([*compiles, "-o", str(objects)], objects)
+            except CompilationError as error:
+                return error
+            return None
+
+        compile_rewritten(rewritten, refused, attempt)
         run(["-shared", str(objects), str(links), "-o", str(library)], library)
     finally:
         for rest in (preprocessed, objects):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from torch_loom import config
 from torch_loom.config import settings
+from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 INCLUDE = Path(__file__).with_name("include")
@@ -113,6 +114,14 @@ class Command:
     is_checked: bool = False
     finds_races: bool = False
     is_relocatable: bool = False
+
+
+class CompilerError(Exception):
+    """The compiler refuses a source, by the messages that are this error's text."""
+
+    def __init__(self, messages: str, status: int) -> None:
+        super().__init__(messages)
+        self.status = status
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -232,7 +241,7 @@ def compile_source(source: str, output: Path, command: Command) -> None:
 
     Raises:
         RefusedError: it needs what there is not here.
-        subprocess.CalledProcessError: the compiler refuses it.
+        CompilerError, subprocess.CalledProcessError: the compiler or its preprocessor refuses it.
     """
     own = [*compile_options(), *checks(command.is_checked, command.finds_races)]
     options = [*own, *command.compile]
@@ -241,15 +250,25 @@ def compile_source(source: str, output: Path, command: Command) -> None:
     cxx = compiler().split()
     with tempfile.TemporaryDirectory(prefix="loom-nvcc-") as folder:
         text = Path(folder) / "preprocessed.ii"
-        includes = [*command.preprocess, "-isystem", str(INCLUDE), "-include", "loom_cuda/prelude.h"]
+        includes = [*command.preprocess, "-isystem", str(INCLUDE)]
         if "-MD" in includes and "-MT" not in includes:
             includes += ["-MT", str(output)]
-        _run([*cxx, "-E", "-x", "c++", *options, *includes, source, "-o", str(text)])
+        # Before what the program includes by options.
+        prelude = ["-include", "loom_cuda/prelude.h"]
+        _run([*cxx, "-E", "-x", "c++", *prelude, *options, *includes, source, "-o", str(text)])
         preprocessed = text.read_text(encoding="utf-8", errors="surrogateescape")
-        rewritten = rewrite(preprocessed, is_relocatable=command.is_relocatable)
-        text.write_text(rewritten, encoding="utf-8", errors="surrogateescape")
-        defines = [option for option in options if not option.startswith("-D")]
-        _run([*cxx, "-c", "-x", "c++-cpp-output", "-fpreprocessed", *defines, str(text), "-o", str(output)])
+        refused: list[RefusedError] = []
+        rewritten = rewrite(preprocessed, is_relocatable=command.is_relocatable, refused=refused)
+        kept = [option for option in options if not option.startswith("-D")]
+        compiles = [*cxx, "-c", "-x", "c++-cpp-output", "-fpreprocessed", *kept, str(text), "-o", str(output)]
+
+        def attempt(code: str) -> CompilerError | None:
+            text.write_text(code, encoding="utf-8", errors="surrogateescape")
+            color = ["-fdiagnostics-color=always"] if sys.stderr.isatty() else []
+            done = subprocess.run([*compiles, *color], stderr=subprocess.PIPE, text=True, errors="replace")
+            return CompilerError(done.stderr, done.returncode) if done.returncode else None
+
+        compile_rewritten(rewritten, refused, attempt)
 
 
 def _run(command: list[str]) -> None:
@@ -283,6 +302,9 @@ def main(arguments: Sequence[str]) -> int:
     except (RefusedError, ValueError) as error:
         print(error if isinstance(error, RefusedError) else f"nvcc: {error}", file=sys.stderr)
         return 2
+    except CompilerError as error:
+        sys.stderr.write(str(error))
+        return error.status
     except subprocess.CalledProcessError as error:
         return error.returncode or 1
     except FileNotFoundError as error:

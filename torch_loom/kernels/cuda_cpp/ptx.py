@@ -1,7 +1,7 @@
 """Inline PTX of CUDA C++, as C++: special registers, loads, stores, atomics, addresses.
 
 What computes is in :mod:`torch_loom.kernels.ptx`, and what a warp does together in
-:mod:`~torch_loom.kernels.cuda_cpp.ptx_matrices`.
+:mod:`~torch_loom.kernels.cuda_cpp.ptx_warps` and :mod:`~torch_loom.kernels.cuda_cpp.ptx_matrices`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import itertools
 import re
 
 from torch_loom.kernels.cuda_cpp.ptx_matrices import Matrices
+from torch_loom.kernels.cuda_cpp.ptx_warps import Warps
 from torch_loom.kernels.ptx.instructions import TYPES, UnknownInstructionError
 from torch_loom.kernels.ptx.statements import CACHES, MEMORY, ORDERS, list_of, registers_of
 
@@ -117,7 +118,7 @@ def _operand(text: str) -> tuple[str, str]:
     return found[1], text[found.end() : -1]
 
 
-class _Program(Matrices):
+class _Program(Warps, Matrices):
     """The instructions of one ``asm``, which share its operands and the registers that it declares."""
 
     def __init__(self) -> None:

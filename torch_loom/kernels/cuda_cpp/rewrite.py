@@ -19,6 +19,9 @@ _KERNEL = re.compile(r"\b__loom_global__\b")
 _ON_DEVICE = re.compile(r"\b__loom_device__\b(?:\s*\b__loom_device__\b)*")
 _SHARED = re.compile(r"\b(?:(extern)\s+|static\s+)?__loom_shared__\b(?:\s*\b(?:(extern)|static)\b)?")
 _LAUNCH = re.compile(r"<<\s*<")
+_MEMBER_WITH_ARGUMENTS = re.compile(
+    r"(?<=[\w>)\]}])\s*(?:::|\.|->)\s*(?!template\b|operator\b)(?=(?P<name>\w+)\s*<(?![<=]))"
+)
 _NOINLINE = re.compile(r"\b__noinline__\b(?!\s*[,)])")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b")
 _LAUNCH_BY_POINTER = re.compile(
@@ -104,12 +107,14 @@ class Lines:
         return Place(file, line + self._text.count("\n", self._ends[number] + 1, position), is_system)
 
 
-def rewrite(text: str, *, is_relocatable: bool = False) -> str:
+def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedError] | None = None) -> str:
     """Return C++ of the same meaning, with the same lines.
 
     Args:
         text: what the preprocessor returns, with its line markers.
         is_relocatable: whether other sources know the device's variables, as under nvcc's ``-rdc=true``.
+        refused: collects inline PTX that has no translation, if given. In its place stands a call of
+            ``loom_refused_`` and its number in this list, which the compiler refuses in code that it emits.
 
     Raises:
         RefusedError: the source needs what there is not here.
@@ -118,7 +123,7 @@ def rewrite(text: str, *, is_relocatable: bool = False) -> str:
     lines = Lines(text)
     _refuse(text, lines)
     by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
-    assembly = [*_assembly(text, lines)]
+    assembly = [*_assembly(text, lines, refused)]
     edits = [*_launches(text, lines), *_shared(text, lines), *assembly, *by_pointer]
     edits += [] if assembly else _only_for_assembly(text)
     edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
@@ -126,6 +131,40 @@ def rewrite(text: str, *, is_relocatable: bool = False) -> str:
     edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
     edits += _variables(text, lines, is_relocatable)
     return _apply(text, edits)
+
+
+def with_template_words(text: str) -> str:
+    """Return a rewritten text with the word ``template`` in front of member templates that are called.
+
+    nvcc's front end does without it. A comparison may be taken for a call: this is for code that does not
+    compile as it is.
+    """
+    lines = Lines(text)
+    names = set(_function_templates(text, lines))
+    edits = []
+    for found in _MEMBER_WITH_ARGUMENTS.finditer(text):
+        at = found.end()
+        if found["name"] not in names or lines.at(at).is_system or _is_in_string(text, at):
+            continue
+        opening = text.index("<", at)
+        rest = text[opening + 1 : opening + _LONGEST_TYPE]
+        is_call = re.compile(r">\s*\(").match(rest, _skip_templates(rest, 0)) is not None
+        statement = re.split(r"[;{}]", text[max(0, at - _LONGEST_TYPE) : at])[-1]
+        is_declared = re.match(r"\s*(?:template|friend)\b", statement) is not None
+        if is_call and not is_declared and _is_in_function(text, at):
+            edits.append((at, at, "template "))
+    return _apply(text, edits)
+
+
+def _function_templates(text: str, lines: Lines) -> Iterator[str]:
+    for found in re.finditer(r"\btemplate\s*<", text):
+        if lines.at(found.start()).is_system:
+            continue
+        begin = _skip_templates(text, found.end()) + 1
+        declared = _ATTRIBUTE.sub(" ", text[begin : begin + _LONGEST_TYPE])
+        name = re.match(r"[^(;{}=]*?\b(\w+)\s*\(", declared)
+        if name is not None:
+            yield name[1]
 
 
 def _joined(text: str) -> str:
@@ -463,7 +502,7 @@ def _is_in_function(text: str, at: int) -> bool:
             depth = 0
 
 
-def _assembly(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+def _assembly(text: str, lines: Lines, refused: list[RefusedError] | None) -> Iterator[tuple[int, int, str]]:
     for found in _ASM.finditer(text):
         place = lines.at(found.start())
         opening = re.compile(r"\s*(?:(?:volatile|__volatile__)\s*)?\(").match(text, found.end())
@@ -473,10 +512,22 @@ def _assembly(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         try:
             new = ptx.translated(text[opening.end() : closing])
         except ptx.UnknownInstructionError as error:
-            raise RefusedError(
-                place.file, place.line, f"inline PTX {error}: not supported by torch-loom's CUDA C++"
-            ) from None
+            what = f"inline PTX {error}: not supported by torch-loom's CUDA C++"
+            refusal = RefusedError(place.file, place.line, what)
+            if refused is None:
+                raise refusal from None
+            new = _refused_if_emitted(len(refused), what)
+            refused.append(refusal)
         yield found.start(), closing + 1, new
+
+
+def _refused_if_emitted(number: int, what: str) -> str:
+    words = what.replace("\\", "\\\\").replace('"', '\\"')
+    name = f"loom_refused_{number}"
+    declared = f'extern void {name}() __attribute__((error("{words}")))'
+    # Functions that are `constexpr` may call it where they are not evaluated by the compiler.
+    called = f"__builtin_is_constant_evaluated() ? __builtin_unreachable() : {name}()"
+    return f"do {{ {declared}; {called}; }} while (0)"
 
 
 def _only_for_assembly(text: str) -> Iterator[tuple[int, int, str]]:

@@ -92,6 +92,10 @@ class Statements:
             (scope[text] for scope in reversed(self._scopes) if text in scope), self._specials.get(text)
         )
 
+    def is_predicate(self, text: str) -> bool:
+        """Whether a register is declared as a predicate."""
+        return self.variable(text) in self._predicates
+
     def read(self, text: str, word: str) -> str:
         """Return C++ of an operand as the type that a word of the instruction names.
 

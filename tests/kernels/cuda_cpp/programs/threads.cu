@@ -82,6 +82,57 @@ __global__ void collectives(const int* x, int* y) {
   y[17 * n + t] = (int)__shfl_sync(all, (long long)own << 33, 7) == 0;
 }
 
+// The same of inline PTX, with predicates beside values: a row of the result each.
+__global__ void collectives_of_ptx(const int* x, unsigned* y) {
+  const int t = threadIdx.x, n = blockDim.x, own = x[t];
+  unsigned found;
+  int at = 0;
+  const auto write = [&] { y[at++ * n + t] = found; };
+  float value = own, other;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(other) : "f"(value), "r"(5));
+  found = (unsigned)(int)other;
+  write();
+#define SHUFFLE(mode, by, segments)                                         \
+  asm volatile(                                                             \
+      "{ .reg .pred p; shfl.sync." mode ".b32 %0|p, %1, %2, %3, -1;\n\t"    \
+      "@!p add.s32 %0, %0, 1000; }"                                         \
+      : "=r"(found)                                                         \
+      : "r"(own), "r"(by), "r"(segments));                                  \
+  write()
+  SHUFFLE("up", 2, 0x1000);
+  SHUFFLE("down", 3, 0x181f);
+  SHUFFLE("idx", 3, 0x181f);
+  SHUFFLE("idx", 20, 0x000f);
+  asm volatile("{ .reg .pred p; setp.gt.s32 p, %1, 0; vote.sync.ballot.b32 %0, p, %2; }"
+               : "=r"(found)
+               : "r"(own), "r"(0xffffffff));
+  write();
+#define VOTE(kind, least)                                                                          \
+  asm volatile("{ .reg .pred p, q; setp.ge.s32 p, %1, %2; vote.sync." kind ".pred q, !p, -1; "       \
+               "selp.u32 %0, 1, 0, q; }"                                                           \
+               : "=r"(found)                                                                       \
+               : "r"(own), "r"(least));                                                            \
+  write()
+  VOTE("all", 100);
+  VOTE("any", 0);
+  VOTE("uni", -100);
+  VOTE("uni", 0);
+  asm volatile("match.any.sync.b32 %0, %1, %2;" : "=r"(found) : "r"(own & 3), "r"(-1));
+  write();
+  asm volatile("{ .reg .pred p; match.all.sync.b64 %0|p, %1, -1; @!p mov.b32 %0, 7; }"
+               : "=r"(found)
+               : "l"((long long)own >> 20));
+  write();
+  asm volatile("redux.sync.min.s32 %0, %1, 0xffffffff;" : "=r"(found) : "r"(own));
+  write();
+  asm volatile("redux.sync.xor.b32 %0, %1, 0xffffffff;" : "=r"(found) : "r"(own));
+  write();
+  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+  found = 0;
+  if (own > 0) asm volatile("activemask.b32 %0;" : "=r"(found));
+  write();
+}
+
 __global__ void groups(const int* x, int* y) {
   const int t = threadIdx.x, n = blockDim.x, own = x[t];
   const cg::thread_block block = cg::this_thread_block();
@@ -98,6 +149,10 @@ __global__ void groups(const int* x, int* y) {
     y[5 * n + t] = (int)those.thread_rank();
     if (those.thread_rank() == 0) atomicAdd(&y[6 * n], (int)those.num_threads());
   }
+  // Of a tile of a tile; and one thread of each tile adds its rank.
+  const auto part = cg::tiled_partition<8>(cg::tiled_partition<32>(block));
+  y[7 * n + t] = (int)(10 * part.meta_group_size() + part.meta_group_rank());
+  cg::invoke_one(part, [&] { atomicAdd(&y[8 * n], 1); });
 }
 
 // Some threads end before others wait.

@@ -1,6 +1,8 @@
 // Cooperative groups: the block, tiles of a warp, the lanes that are together, the grid.
 #pragma once
 
+#include <utility>
+
 #include "loom_cuda/device.h"
 
 namespace cooperative_groups {
@@ -105,8 +107,9 @@ class thread_block_tile {
   static unsigned thread_rank() { return loom_cuda::lane() % N; }
   static constexpr unsigned num_threads() { return N; }
   static constexpr unsigned size() { return N; }
-  static unsigned meta_group_rank() { return loom_cuda::thread_rank() / N; }
-  static unsigned meta_group_size() { return (thread_block::num_threads() + N - 1) / N; }
+  // Among the tiles that its parent was divided into.
+  static unsigned meta_group_rank() { return Whole::thread_rank() / N; }
+  static unsigned meta_group_size() { return (Whole::num_threads() + N - 1) / N; }
   template <typename T>
   static T shfl(T value, int rank) {
     return __shfl_sync(mask(), value, rank, N);
@@ -137,6 +140,15 @@ class thread_block_tile {
   static unsigned mask() { return (N == 32 ? 0xffffffffU : (1U << N % 32) - 1) << first(); }
 
  private:
+  template <typename Other>
+  struct WholeOf {
+    using type = thread_block;
+  };
+  template <unsigned M, typename Other>
+  struct WholeOf<thread_block_tile<M, Other>> {
+    using type = thread_block_tile<M, Other>;
+  };
+  using Whole = typename WholeOf<Parent>::type;
   static unsigned first() { return loom_cuda::lane() / N * N; }
 };
 
@@ -165,6 +177,18 @@ static inline void sync(const Group& group) {
 template <typename Group>
 static inline unsigned thread_rank(const Group& group) {
   return static_cast<unsigned>(group.thread_rank());
+}
+
+// One thread of the group calls f; invoke_one_broadcast() returns its result to all.
+template <typename Group, typename F, typename... A>
+static inline void invoke_one(const Group& group, F&& f, A&&... given) {
+  if (group.thread_rank() == 0) std::forward<F>(f)(std::forward<A>(given)...);
+}
+template <typename Group, typename F, typename... A>
+static inline auto invoke_one_broadcast(const Group& group, F&& f, A&&... given) {
+  decltype(std::forward<F>(f)(std::forward<A>(given)...)) result{};
+  if (group.thread_rank() == 0) result = std::forward<F>(f)(std::forward<A>(given)...);
+  return group.shfl(result, 0);
 }
 
 template <typename T>

@@ -2,6 +2,7 @@
 // barrier.
 #pragma once
 
+#include <float.h>
 #include <limits.h>
 
 #include "cuda/cmath"

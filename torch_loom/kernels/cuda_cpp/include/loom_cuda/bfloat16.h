@@ -37,10 +37,11 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
   operator __nv_bfloat16_raw() const { return {__x}; }
 #ifndef __CUDA_NO_BFLOAT16_CONVERSIONS__
   __nv_bfloat16(float value) : __x(loom_cuda::bfloat16_of_float(value)) {}
-  __nv_bfloat16(double value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(double value) : __nv_bfloat16(loom_cuda::odd_float(value)) {}
   __nv_bfloat16(int value) : __nv_bfloat16(static_cast<float>(value)) {}
   __nv_bfloat16(unsigned value) : __nv_bfloat16(static_cast<float>(value)) {}
   __nv_bfloat16(short value) : __nv_bfloat16(static_cast<float>(value)) {}
+  __nv_bfloat16(unsigned short value) : __nv_bfloat16(static_cast<float>(value)) {}
   __nv_bfloat16(long value) : __nv_bfloat16(static_cast<float>(value)) {}
   __nv_bfloat16(unsigned long value) : __nv_bfloat16(static_cast<float>(value)) {}
   __nv_bfloat16(long long value) : __nv_bfloat16(static_cast<float>(value)) {}
@@ -60,6 +61,9 @@ typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
 LOOM_CUDA_SMALL_FUNCTIONS(__nv_bfloat16, __nv_bfloat162)
+LOOM_CUDA_SMALL_COMPARISONS(__nv_bfloat16, __nv_bfloat162)
+LOOM_CUDA_SMALL_CLAMPED(__nv_bfloat16, __nv_bfloat162)
+LOOM_CUDA_SMALL_WHOLES(__nv_bfloat16, bfloat16)
 #ifndef __CUDA_NO_BFLOAT16_OPERATORS__
 LOOM_CUDA_SMALL_OPERATORS(__nv_bfloat16)
 #endif
@@ -68,18 +72,20 @@ LOOM_CUDA_SMALL_OPERATORS2(__nv_bfloat162)
 #endif
 
 static inline float __bfloat162float(const __nv_bfloat16& x) { return x.wide(); }
-#define LOOM_CUDA_BFLOAT16_OF(name, From) \
-  static inline __nv_bfloat16 name(From x) { return __nv_bfloat16::narrow(static_cast<float>(x)); }
-LOOM_CUDA_BFLOAT16_OF(__float2bfloat16, float)
-LOOM_CUDA_BFLOAT16_OF(__float2bfloat16_rn, float)
-LOOM_CUDA_BFLOAT16_OF(__float2bfloat16_rz, float)
-LOOM_CUDA_BFLOAT16_OF(__double2bfloat16, double)
-LOOM_CUDA_BFLOAT16_OF(__int2bfloat16_rn, int)
-LOOM_CUDA_BFLOAT16_OF(__uint2bfloat16_rn, unsigned)
-LOOM_CUDA_BFLOAT16_OF(__ll2bfloat16_rn, long long)
-#undef LOOM_CUDA_BFLOAT16_OF
-static inline int __bfloat162int_rn(__nv_bfloat16 x) { return __float2int_rn(x.wide()); }
-static inline int __bfloat162int_rz(__nv_bfloat16 x) { return __float2int_rz(x.wide()); }
+static inline __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16::narrow(x); }
+static inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16::narrow(x); }
+static inline __nv_bfloat16 __double2bfloat16(double x) {
+  return __nv_bfloat16::narrow(loom_cuda::odd_float(x));
+}
+static inline __nv_bfloat16 __float2bfloat16_rz(float x) {
+  return loom_cuda::narrow_towards<__nv_bfloat16>(x, loom_cuda::Towards::kZero);
+}
+static inline __nv_bfloat16 __float2bfloat16_ru(float x) {
+  return loom_cuda::narrow_towards<__nv_bfloat16>(x, loom_cuda::Towards::kUp);
+}
+static inline __nv_bfloat16 __float2bfloat16_rd(float x) {
+  return loom_cuda::narrow_towards<__nv_bfloat16>(x, loom_cuda::Towards::kDown);
+}
 static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.__x; }
 static inline short __bfloat16_as_short(__nv_bfloat16 x) { return static_cast<short>(x.__x); }
 static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __nv_bfloat16_raw{x}; }
@@ -103,3 +109,10 @@ static inline __nv_bfloat16 __low2bfloat16(const __nv_bfloat162& x) { return x.x
 static inline __nv_bfloat16 __high2bfloat16(const __nv_bfloat162& x) { return x.y; }
 static inline __nv_bfloat162 __low2bfloat162(const __nv_bfloat162& x) { return {x.x, x.x}; }
 static inline __nv_bfloat162 __high2bfloat162(const __nv_bfloat162& x) { return {x.y, x.y}; }
+static inline __nv_bfloat162 __lows2bfloat162(const __nv_bfloat162& a, const __nv_bfloat162& b) {
+  return {a.x, b.x};
+}
+static inline __nv_bfloat162 __highs2bfloat162(const __nv_bfloat162& a, const __nv_bfloat162& b) {
+  return {a.y, b.y};
+}
+static inline __nv_bfloat162 __lowhigh2highlow(const __nv_bfloat162& x) { return {x.y, x.x}; }

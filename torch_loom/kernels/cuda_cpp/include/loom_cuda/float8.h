@@ -64,6 +64,31 @@ static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_satur
   return static_cast<__nv_fp8x2_storage_t>(__nv_cvt_float_to_fp8(x.x, s, k) | __nv_cvt_float_to_fp8(x.y, s, k)
                                                                                   << 8);
 }
+static inline __nv_fp8_storage_t __nv_cvt_double_to_fp8(double x, __nv_saturation_t s,
+                                                        __nv_fp8_interpretation_t k) {
+  return __nv_cvt_float_to_fp8(loom_cuda::odd_float(x), s, k);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_double2_to_fp8x2(double2 x, __nv_saturation_t s,
+                                                             __nv_fp8_interpretation_t k) {
+  return static_cast<__nv_fp8x2_storage_t>(__nv_cvt_double_to_fp8(x.x, s, k) |
+                                           __nv_cvt_double_to_fp8(x.y, s, k) << 8);
+}
+static inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw x, __nv_saturation_t s,
+                                                         __nv_fp8_interpretation_t k) {
+  return __nv_cvt_float_to_fp8(__half(x).wide(), s, k);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_halfraw2_to_fp8x2(__half2_raw x, __nv_saturation_t s,
+                                                              __nv_fp8_interpretation_t k) {
+  return __nv_cvt_float2_to_fp8x2(__half22float2(x), s, k);
+}
+static inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw x, __nv_saturation_t s,
+                                                             __nv_fp8_interpretation_t k) {
+  return __nv_cvt_float_to_fp8(__nv_bfloat16(x).wide(), s, k);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_bfloat16raw2_to_fp8x2(__nv_bfloat162_raw x, __nv_saturation_t s,
+                                                                  __nv_fp8_interpretation_t k) {
+  return __nv_cvt_float2_to_fp8x2(__bfloat1622float2(x), s, k);
+}
 static inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpretation_t k) {
   return {loom_cuda::half_of_float(loom_cuda::float8(k).wide(x))};
 }
@@ -77,7 +102,7 @@ static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __n
     __nv_fp8_storage_t __x;                                                                              \
     __nv_fp8_##name() = default;                                                                         \
     explicit __nv_fp8_##name(float x) : __x(format.narrow(x, true)) {}                                   \
-    explicit __nv_fp8_##name(double x) : __nv_fp8_##name(static_cast<float>(x)) {}                       \
+    explicit __nv_fp8_##name(double x) : __nv_fp8_##name(loom_cuda::odd_float(x)) {}                     \
     explicit __nv_fp8_##name(int x) : __nv_fp8_##name(static_cast<float>(x)) {}                          \
     explicit __nv_fp8_##name(__half x) : __nv_fp8_##name(x.wide()) {}                                    \
     explicit __nv_fp8_##name(__nv_bfloat16 x) : __nv_fp8_##name(x.wide()) {}                             \
@@ -110,3 +135,51 @@ static inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __n
 LOOM_CUDA_FLOAT8(e4m3, loom_cuda::kE4M3)
 LOOM_CUDA_FLOAT8(e5m2, loom_cuda::kE5M2)
 #undef LOOM_CUDA_FLOAT8
+
+// A power of two in 8 bits, from 2^-127 on; 255 is NaN. The sign is dropped.
+namespace loom_cuda {
+
+static inline unsigned char power_of(float x, bool saturates, enum cudaRoundMode mode) {
+  unsigned bits;
+  memcpy(&bits, &x, 4);
+  const unsigned fraction = bits & 0x7FFFFF;
+  unsigned exponent = bits >> 23 & 0xFF;
+  if (exponent == 255) return fraction == 0 && saturates ? 254 : 255;
+  // Below 2^-126 the fraction counts units of 2^-149, of which 2^-127 has 2^22.
+  const bool is_above = exponent == 0 ? fraction > 1U << 22 : fraction != 0;
+  if (mode == cudaRoundPosInf && is_above) ++exponent;
+  return static_cast<unsigned char>(exponent == 255 && saturates ? 254 : exponent);
+}
+static inline float of_power(unsigned char x) { return x == 255 ? NAN : ldexpf(1, x - 127); }
+
+}  // namespace loom_cuda
+
+static inline __nv_fp8_storage_t __nv_cvt_float_to_e8m0(float x, __nv_saturation_t s,
+                                                        enum cudaRoundMode mode) {
+  return loom_cuda::power_of(x, s == __NV_SATFINITE, mode);
+}
+static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_e8m0x2(float2 x, __nv_saturation_t s,
+                                                             enum cudaRoundMode mode) {
+  return static_cast<__nv_fp8x2_storage_t>(__nv_cvt_float_to_e8m0(x.x, s, mode) |
+                                           __nv_cvt_float_to_e8m0(x.y, s, mode) << 8);
+}
+static inline __nv_bfloat16_raw __nv_cvt_e8m0_to_bf16raw(__nv_fp8_storage_t x) {
+  return {loom_cuda::bfloat16_of_float(loom_cuda::of_power(x))};
+}
+static inline __nv_bfloat162_raw __nv_cvt_e8m0x2_to_bf162raw(__nv_fp8x2_storage_t x) {
+  return {__nv_cvt_e8m0_to_bf16raw(static_cast<unsigned char>(x)).x,
+          __nv_cvt_e8m0_to_bf16raw(static_cast<unsigned char>(x >> 8)).x};
+}
+
+struct __nv_fp8_e8m0 {
+  __nv_fp8_storage_t __x;
+  __nv_fp8_e8m0() = default;
+  explicit __nv_fp8_e8m0(float x) : __x(loom_cuda::power_of(x, true, cudaRoundPosInf)) {}
+  explicit __nv_fp8_e8m0(double x) : __nv_fp8_e8m0(loom_cuda::odd_float(x)) {}
+  explicit __nv_fp8_e8m0(__half x) : __nv_fp8_e8m0(x.wide()) {}
+  explicit __nv_fp8_e8m0(__nv_bfloat16 x) : __nv_fp8_e8m0(x.wide()) {}
+  explicit operator float() const { return loom_cuda::of_power(__x); }
+  explicit operator double() const { return loom_cuda::of_power(__x); }
+  explicit operator __half() const { return __half::narrow(loom_cuda::of_power(__x)); }
+  explicit operator __nv_bfloat16() const { return __nv_bfloat16::narrow(loom_cuda::of_power(__x)); }
+};

@@ -21,7 +21,7 @@ struct __attribute__((aligned(2))) __half {
   operator __half_raw() const { return {__x}; }
 #ifndef __CUDA_NO_HALF_CONVERSIONS__
   __half(float value) : __x(loom_cuda::half_of_float(value)) {}
-  __half(double value) : __half(static_cast<float>(value)) {}
+  __half(double value) : __half(loom_cuda::odd_float(value)) {}
   __half(int value) : __half(static_cast<float>(value)) {}
   __half(unsigned value) : __half(static_cast<float>(value)) {}
   __half(short value) : __half(static_cast<float>(value)) {}
@@ -47,6 +47,9 @@ typedef __half nv_half;
 typedef __half2 nv_half2;
 
 LOOM_CUDA_SMALL_FUNCTIONS(__half, __half2)
+LOOM_CUDA_SMALL_COMPARISONS(__half, __half2)
+LOOM_CUDA_SMALL_CLAMPED(__half, __half2)
+LOOM_CUDA_SMALL_WHOLES(__half, half)
 #ifndef __CUDA_NO_HALF_OPERATORS__
 LOOM_CUDA_SMALL_OPERATORS(__half)
 #endif
@@ -55,29 +58,18 @@ LOOM_CUDA_SMALL_OPERATORS2(__half2)
 #endif
 
 static inline float __half2float(const __half& x) { return x.wide(); }
-#define LOOM_CUDA_HALF_OF(name, From) \
-  static inline __half name(From x) { return __half::narrow(static_cast<float>(x)); }
-LOOM_CUDA_HALF_OF(__float2half, float)
-LOOM_CUDA_HALF_OF(__float2half_rn, float)
-LOOM_CUDA_HALF_OF(__float2half_rz, float)
-LOOM_CUDA_HALF_OF(__float2half_ru, float)
-LOOM_CUDA_HALF_OF(__float2half_rd, float)
-LOOM_CUDA_HALF_OF(__double2half, double)
-LOOM_CUDA_HALF_OF(__int2half_rn, int)
-LOOM_CUDA_HALF_OF(__uint2half_rn, unsigned)
-LOOM_CUDA_HALF_OF(__short2half_rn, short)
-LOOM_CUDA_HALF_OF(__ushort2half_rn, unsigned short)
-LOOM_CUDA_HALF_OF(__ll2half_rn, long long)
-LOOM_CUDA_HALF_OF(__ull2half_rn, unsigned long long)
-#undef LOOM_CUDA_HALF_OF
-static inline int __half2int_rn(__half x) { return __float2int_rn(x.wide()); }
-static inline int __half2int_rz(__half x) { return __float2int_rz(x.wide()); }
-static inline int __half2int_rd(__half x) { return __float2int_rd(x.wide()); }
-static inline int __half2int_ru(__half x) { return __float2int_ru(x.wide()); }
-static inline unsigned __half2uint_rn(__half x) { return __float2uint_rn(x.wide()); }
-static inline unsigned __half2uint_rz(__half x) { return __float2uint_rz(x.wide()); }
-static inline long long __half2ll_rn(__half x) { return __float2ll_rn(x.wide()); }
-static inline short __half2short_rn(__half x) { return static_cast<short>(__float2int_rn(x.wide())); }
+static inline __half __float2half(float x) { return __half::narrow(x); }
+static inline __half __float2half_rn(float x) { return __half::narrow(x); }
+static inline __half __double2half(double x) { return __half::narrow(loom_cuda::odd_float(x)); }
+static inline __half __float2half_rz(float x) {
+  return loom_cuda::narrow_towards<__half>(x, loom_cuda::Towards::kZero);
+}
+static inline __half __float2half_ru(float x) {
+  return loom_cuda::narrow_towards<__half>(x, loom_cuda::Towards::kUp);
+}
+static inline __half __float2half_rd(float x) {
+  return loom_cuda::narrow_towards<__half>(x, loom_cuda::Towards::kDown);
+}
 static inline unsigned short __half_as_ushort(__half x) { return x.__x; }
 static inline short __half_as_short(__half x) { return static_cast<short>(x.__x); }
 static inline __half __ushort_as_half(unsigned short x) { return __half_raw{x}; }

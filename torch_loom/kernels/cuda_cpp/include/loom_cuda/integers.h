@@ -2,6 +2,10 @@
 #pragma once
 
 #include <stdint.h>
+#include <string.h>
+
+#include "loom_cuda/packed_integers.h"
+#include "loom_cuda/types.h"
 
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -47,6 +51,10 @@ static inline int __hadd(int a, int b) { return static_cast<int>((static_cast<lo
 static inline unsigned __uhadd(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<unsigned long long>(a) + b) >> 1);
 }
+static inline int __rhadd(int a, int b) { return static_cast<int>((static_cast<long long>(a) + b + 1) >> 1); }
+static inline unsigned __urhadd(unsigned a, unsigned b) {
+  return static_cast<unsigned>((static_cast<unsigned long long>(a) + b + 1) >> 1);
+}
 static inline unsigned __sad(int a, int b, unsigned c) {
   return c + static_cast<unsigned>(a < b ? static_cast<long long>(b) - a : static_cast<long long>(a) - b);
 }
@@ -83,47 +91,42 @@ static inline C dot4(unsigned a, unsigned b, C c) {
     c += static_cast<C>(static_cast<A>(a >> 8 * i)) * static_cast<C>(static_cast<B>(b >> 8 * i));
   return c;
 }
-// Lane by lane of words that hold four or two numbers.
-template <typename T, typename F>
-static inline unsigned by_parts(unsigned a, unsigned b, F&& f) {
-  unsigned result = 0;
-  constexpr unsigned bits = 8 * sizeof(T), all = bits == 8 ? 0xFF : 0xFFFF;
-  for (unsigned at = 0; at < 32; at += bits)
-    result |= (static_cast<unsigned>(f(static_cast<T>(a >> at), static_cast<T>(b >> at))) & all) << at;
-  return result;
+// Of the two halves of `a`, with two bytes of `b` from `first` on.
+template <typename A, typename B, typename C>
+static inline C dot2(unsigned a, unsigned b, C c, int first) {
+  for (int i = 0; i < 2; ++i)
+    c += static_cast<C>(static_cast<A>(a >> 16 * i)) * static_cast<C>(static_cast<B>(b >> 8 * (first + i)));
+  return c;
+}
+template <typename T>
+static inline unsigned word_of(T vector) {
+  static_assert(sizeof(T) == 4);
+  unsigned word;
+  memcpy(&word, &vector, 4);
+  return word;
 }
 }  // namespace loom_cuda
 static inline int __dp4a(int a, int b, int c) { return loom_cuda::dot4<int8_t, int8_t>(a, b, c); }
 static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   return loom_cuda::dot4<uint8_t, uint8_t>(a, b, c);
 }
-static inline unsigned __vadd4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x + y; });
+static inline int __dp4a(char4 a, char4 b, int c) {
+  return loom_cuda::dot4<int8_t, int8_t>(loom_cuda::word_of(a), loom_cuda::word_of(b), c);
 }
-static inline unsigned __vsub4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x - y; });
+static inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+  return loom_cuda::dot4<uint8_t, uint8_t>(loom_cuda::word_of(a), loom_cuda::word_of(b), c);
 }
-static inline unsigned __vadd2(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x + y; });
-}
-static inline unsigned __vsub2(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint16_t>(a, b, [](int x, int y) { return x - y; });
-}
-static inline unsigned __vmaxs4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return x < y ? y : x; });
-}
-static inline unsigned __vmins4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<int8_t>(a, b, [](int x, int y) { return y < x ? y : x; });
-}
-static inline unsigned __vmaxu4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y : x; });
-}
-static inline unsigned __vminu4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return y < x ? y : x; });
-}
-static inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x < y ? y - x : x - y; });
-}
-static inline unsigned __vcmpeq4(unsigned a, unsigned b) {
-  return loom_cuda::by_parts<uint8_t>(a, b, [](int x, int y) { return x == y ? 0xFF : 0; });
-}
+#define LOOM_CUDA_DOT2(name, first)                                                                        \
+  static inline int name(int a, int b, int c) { return loom_cuda::dot2<int16_t, int8_t>(a, b, c, first); } \
+  static inline unsigned name(unsigned a, unsigned b, unsigned c) {                                        \
+    return loom_cuda::dot2<uint16_t, uint8_t>(a, b, c, first);                                             \
+  }                                                                                                        \
+  static inline int name(short2 a, char4 b, int c) {                                                       \
+    return loom_cuda::dot2<int16_t, int8_t>(loom_cuda::word_of(a), loom_cuda::word_of(b), c, first);       \
+  }                                                                                                        \
+  static inline unsigned name(ushort2 a, uchar4 b, unsigned c) {                                           \
+    return loom_cuda::dot2<uint16_t, uint8_t>(loom_cuda::word_of(a), loom_cuda::word_of(b), c, first);     \
+  }
+LOOM_CUDA_DOT2(__dp2a_lo, 0)
+LOOM_CUDA_DOT2(__dp2a_hi, 2)
+#undef LOOM_CUDA_DOT2

@@ -2,6 +2,7 @@
 // exact to the last bit or two here.
 #pragma once
 
+#include <fenv.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -55,6 +56,8 @@ static inline unsigned umin(unsigned a, unsigned b) { return min(a, b); }
 static inline unsigned umax(unsigned a, unsigned b) { return max(a, b); }
 static inline long long llmin(long long a, long long b) { return min(a, b); }
 static inline long long llmax(long long a, long long b) { return max(a, b); }
+static inline unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
+static inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }
 
 // f(float), f(double) and, where CUDA has it, ff(float).
 #define LOOM_CUDA_MATH(name, expression)                                       \
@@ -67,6 +70,9 @@ LOOM_CUDA_MATH(sinpi, ::sin(3.14159265358979323846 * static_cast<double>(x)))
 LOOM_CUDA_MATH(cospi, ::cos(3.14159265358979323846 * static_cast<double>(x)))
 LOOM_CUDA_MATH(normcdf, 0.5 * ::erfc(-static_cast<double>(x) * 0.70710678118654752440))
 LOOM_CUDA_MATH(erfcx, ::exp(static_cast<double>(x) * x) * ::erfc(static_cast<double>(x)))
+LOOM_CUDA_MATH(cyl_bessel_i0, std::cyl_bessel_i(0.0, std::fabs(static_cast<double>(x))))
+LOOM_CUDA_MATH(cyl_bessel_i1, std::copysign(std::cyl_bessel_i(1.0, std::fabs(static_cast<double>(x))),
+                                            static_cast<double>(x)))
 #undef LOOM_CUDA_MATH
 #ifndef __USE_GNU
 static inline double exp10(double x) { return ::pow(10.0, x); }
@@ -99,9 +105,27 @@ static inline double rhypot(double a, double b) { return 1 / hypot(a, b); }
 static inline float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 static inline double norm3d(double a, double b, double c) { return ::sqrt(a * a + b * b + c * c); }
 static inline float rnorm3df(float a, float b, float c) { return 1 / norm3df(a, b, c); }
+static inline double rnorm3d(double a, double b, double c) { return 1 / norm3d(a, b, c); }
+static inline double norm4d(double a, double b, double c, double d) {
+  return ::sqrt(a * a + b * b + c * c + d * d);
+}
+static inline double rnorm4d(double a, double b, double c, double d) { return 1 / norm4d(a, b, c, d); }
 static inline float norm4df(float a, float b, float c, float d) {
   return sqrtf(a * a + b * b + c * c + d * d);
 }
+static inline float rnorm4df(float a, float b, float c, float d) { return 1 / norm4df(a, b, c, d); }
+static inline double norm(int n, const double* x) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+  return ::sqrt(sum);
+}
+static inline double rnorm(int n, const double* x) { return 1 / norm(n, x); }
+static inline float normf(int n, const float* x) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return static_cast<float>(::sqrt(sum));
+}
+static inline float rnormf(int n, const float* x) { return 1 / normf(n, x); }
 static inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
 static inline void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
 
@@ -131,53 +155,73 @@ static inline void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = c
 static inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }
 static inline float __frsqrt_rn(float x) { return 1 / sqrtf(x); }
 
-// The modes of rounding: to nearest, as the host computes. Towards zero, up and down the last bit may differ.
-#define LOOM_CUDA_ROUNDED(r)                                                                  \
-  static inline float __fadd_##r(float a, float b) {                                          \
-    volatile float c = a + b;                                                                 \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline float __fsub_##r(float a, float b) {                                          \
-    volatile float c = a - b;                                                                 \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline float __fmul_##r(float a, float b) {                                          \
-    volatile float c = a * b;                                                                 \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline float __fdiv_##r(float a, float b) { return a / b; }                          \
-  static inline float __frcp_##r(float a) { return 1 / a; }                                   \
-  static inline float __fsqrt_##r(float a) { return sqrtf(a); }                               \
-  static inline float __fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }         \
-  static inline float fmaf_##r(float a, float b, float c) { return fmaf(a, b, c); }           \
-  static inline double __dadd_##r(double a, double b) {                                       \
-    volatile double c = a + b;                                                                \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline double __dsub_##r(double a, double b) {                                       \
-    volatile double c = a - b;                                                                \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline double __dmul_##r(double a, double b) {                                       \
-    volatile double c = a * b;                                                                \
-    return c;                                                                                 \
-  }                                                                                           \
-  static inline double __ddiv_##r(double a, double b) { return a / b; }                       \
-  static inline double __drcp_##r(double a) { return 1 / a; }                                 \
-  static inline double __dsqrt_##r(double a) { return ::sqrt(a); }                            \
-  static inline double __fma_##r(double a, double b, double c) { return ::fma(a, b, c); }     \
-  static inline float __double2float_##r(double x) { return static_cast<float>(x); }          \
-  static inline float __int2float_##r(int x) { return static_cast<float>(x); }                \
-  static inline float __uint2float_##r(unsigned x) { return static_cast<float>(x); }          \
-  static inline float __ll2float_##r(long long x) { return static_cast<float>(x); }           \
-  static inline float __ull2float_##r(unsigned long long x) { return static_cast<float>(x); } \
-  static inline double __ll2double_##r(long long x) { return static_cast<double>(x); }        \
-  static inline double __ull2double_##r(unsigned long long x) { return static_cast<double>(x); }
-LOOM_CUDA_ROUNDED(rn)
-LOOM_CUDA_ROUNDED(rz)
-LOOM_CUDA_ROUNDED(ru)
-LOOM_CUDA_ROUNDED(rd)
+// The modes of rounding, by the host's own. `volatile` keeps what is computed between the changes of mode,
+// and sums and products from becoming one fused operation.
+namespace loom_cuda {
+template <int mode>
+struct RoundingMode {
+  const int before = ::fegetround();
+  RoundingMode(const RoundingMode&) = delete;
+  RoundingMode() { ::fesetround(mode); }
+  ~RoundingMode() { ::fesetround(before); }
+};
+template <>
+struct RoundingMode<FE_TONEAREST> {
+  RoundingMode() {}
+};
+}  // namespace loom_cuda
+// Functions of x, of x and y, of x, y and w; `kept` is `volatile` or nothing.
+#define LOOM_CUDA_ROUNDED_1(mode, kept, To, name, From, expression) \
+  static inline To name(From a) {                                   \
+    const loom_cuda::RoundingMode<mode> changed;                    \
+    kept From x = a;                                                \
+    kept To result = expression;                                    \
+    return result;                                                  \
+  }
+#define LOOM_CUDA_ROUNDED_2(mode, kept, kept_result, T, name, expression) \
+  static inline T name(T a, T b) {                                        \
+    const loom_cuda::RoundingMode<mode> changed;                          \
+    kept T x = a, y = b;                                                  \
+    kept_result T result = expression;                                    \
+    return result;                                                        \
+  }
+#define LOOM_CUDA_ROUNDED_3(mode, kept, T, name, expression) \
+  static inline T name(T a, T b, T c) {                      \
+    const loom_cuda::RoundingMode<mode> changed;             \
+    kept T x = a, y = b, w = c, result = expression;         \
+    return result;                                           \
+  }
+#define LOOM_CUDA_ROUNDED(r, mode, kept)                                                             \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, float, __fadd_##r, x + y)                                \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, float, __fsub_##r, x - y)                                \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, float, __fmul_##r, x* y)                                 \
+  LOOM_CUDA_ROUNDED_2(mode, kept, kept, float, __fdiv_##r, x / y)                                    \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, double, __dadd_##r, x + y)                               \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, double, __dsub_##r, x - y)                               \
+  LOOM_CUDA_ROUNDED_2(mode, kept, volatile, double, __dmul_##r, x* y)                                \
+  LOOM_CUDA_ROUNDED_2(mode, kept, kept, double, __ddiv_##r, x / y)                                   \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __frcp_##r, float, 1 / x)                                   \
+  LOOM_CUDA_ROUNDED_1(mode, kept, double, __drcp_##r, double, 1 / x)                                 \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __fsqrt_##r, float, sqrtf(x))                               \
+  LOOM_CUDA_ROUNDED_1(mode, kept, double, __dsqrt_##r, double, ::sqrt(x))                            \
+  LOOM_CUDA_ROUNDED_3(mode, kept, float, __fmaf_##r, fmaf(x, y, w))                                  \
+  LOOM_CUDA_ROUNDED_3(mode, kept, float, fmaf_##r, fmaf(x, y, w))                                    \
+  LOOM_CUDA_ROUNDED_3(mode, kept, double, __fma_##r, ::fma(x, y, w))                                 \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __double2float_##r, double, static_cast<float>(x))          \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __int2float_##r, int, static_cast<float>(x))                \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __uint2float_##r, unsigned, static_cast<float>(x))          \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __ll2float_##r, long long, static_cast<float>(x))           \
+  LOOM_CUDA_ROUNDED_1(mode, kept, float, __ull2float_##r, unsigned long long, static_cast<float>(x)) \
+  LOOM_CUDA_ROUNDED_1(mode, kept, double, __ll2double_##r, long long, static_cast<double>(x))        \
+  LOOM_CUDA_ROUNDED_1(mode, kept, double, __ull2double_##r, unsigned long long, static_cast<double>(x))
+LOOM_CUDA_ROUNDED(rn, FE_TONEAREST, )
+LOOM_CUDA_ROUNDED(rz, FE_TOWARDZERO, volatile)
+LOOM_CUDA_ROUNDED(ru, FE_UPWARD, volatile)
+LOOM_CUDA_ROUNDED(rd, FE_DOWNWARD, volatile)
 #undef LOOM_CUDA_ROUNDED
+#undef LOOM_CUDA_ROUNDED_3
+#undef LOOM_CUDA_ROUNDED_2
+#undef LOOM_CUDA_ROUNDED_1
 static inline double __int2double_rn(int x) { return x; }
 static inline double __uint2double_rn(unsigned x) { return x; }
 

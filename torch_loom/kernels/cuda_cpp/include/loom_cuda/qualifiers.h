@@ -17,6 +17,10 @@
 #define __cluster_dims__(...)
 #define __maxnreg__(...)
 #define __block_size__(...)
+// What the compiler may take for granted: nvcc's word, which g++ does not have.
+#ifndef __clang__
+#define __builtin_assume(condition) ((void)0)
+#endif
 #else
 #define __global__
 #define __device__

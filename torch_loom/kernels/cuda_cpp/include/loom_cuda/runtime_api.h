@@ -34,6 +34,7 @@ enum cudaError {
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorPeerAccessUnsupported = 217,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchOutOfResources = 701,
@@ -50,6 +51,7 @@ enum cudaError {
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureImplicit = 906,
+  cudaErrorGraphExecUpdateFailure = 910,
   cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
@@ -62,6 +64,7 @@ typedef struct CUfunc_st* cudaFunction_t;
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
 typedef struct CUgraphNode_st* cudaGraphNode_t;
 typedef struct CUuserObject_st* cudaUserObject_t;
+typedef unsigned long long cudaGraphConditionalHandle;
 
 #define cudaStreamLegacy ((cudaStream_t)0x1)
 #define cudaStreamPerThread ((cudaStream_t)0x2)
@@ -308,6 +311,8 @@ LOOM_CUDART cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaStreamQuery(cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 LOOM_CUDART cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
+// Streams of the program do not wait for the default stream.
+LOOM_CUDART cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags);
 LOOM_CUDART cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
 LOOM_CUDART cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode);
 LOOM_CUDART cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
@@ -325,6 +330,20 @@ LOOM_CUDART cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventH
 LOOM_CUDART cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address);
 LOOM_CUDART cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned flags);
 LOOM_CUDART cudaError_t cudaIpcCloseMemHandle(void* address);
+// Graphs, of captured streams alone.
+enum cudaGraphNodeType { cudaGraphNodeTypeKernel = 0, cudaGraphNodeTypeMemcpy = 1, cudaGraphNodeTypeMemset = 2 };
+LOOM_CUDART cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+LOOM_CUDART cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+LOOM_CUDART cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);
+LOOM_CUDART cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream);
+LOOM_CUDART cudaError_t loom_cuda_graph_update(cudaGraphExec_t executable, cudaGraph_t graph);
+LOOM_CUDART cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+LOOM_CUDART cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+LOOM_CUDART cudaError_t cudaGraphClone(cudaGraph_t* clone, cudaGraph_t graph);
+LOOM_CUDART cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+LOOM_CUDART cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* type);
+LOOM_CUDART cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned flags);
 // Graphs keep no objects of the program: cudaErrorNotSupported.
 LOOM_CUDART cudaError_t cudaUserObjectCreate(cudaUserObject_t* object, void* data, cudaHostFn_t destroy,
                                              unsigned count, unsigned flags);

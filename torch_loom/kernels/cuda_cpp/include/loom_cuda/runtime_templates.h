@@ -5,6 +5,8 @@
 #include "loom_cuda/runtime_api.h"
 #endif
 #include "loom_cuda/kernel_addresses.h"
+#include "loom_cuda/memory_pools.h"
+#include "loom_cuda/pitched_memory.h"
 
 template <typename T>
 static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
@@ -26,6 +28,19 @@ template <typename T>
 static inline cudaError_t cudaMallocManaged(T** address, size_t bytes, unsigned flags = cudaMemAttachGlobal) {
   return ::cudaMallocManaged(reinterpret_cast<void**>(address), bytes, flags);
 }
+// Kernels reach all memory of the host, at its own address.
+template <typename T>
+static inline cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) {
+  if (device == nullptr || host == nullptr) return cudaErrorInvalidValue;
+  *device = static_cast<T*>(host);
+  return cudaSuccess;
+}
+static inline cudaError_t cudaHostRegister(void* address, size_t bytes, unsigned) {
+  return address == nullptr || bytes == 0 ? cudaErrorInvalidValue : cudaSuccess;
+}
+static inline cudaError_t cudaHostUnregister(void* address) {
+  return address == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
 static inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   return ::cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
@@ -34,8 +49,15 @@ static inline cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes
 }
 static inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                                        size_t width, size_t height, cudaMemcpyKind kind) {
-  const cudaError_t error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
-  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
+  return loom_cuda::finish(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr));
+}
+static inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                            size_t width, size_t height, cudaMemcpyKind kind) {
+  return ::cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
+}
+static inline cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
+                                         size_t bytes) {
+  return loom_cuda::finish(cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr));
 }
 // By the number of a device, as before CUDA 13; -1 is the host.
 static inline cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device,
@@ -54,6 +76,25 @@ static inline cudaError_t cudaEventRecord(cudaEvent_t event) { return ::cudaEven
 static inline cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags) {
   return cudaEventCreateWithFlags(event, flags);
 }
+namespace loom_cuda {
+struct StreamCallback {
+  cudaStreamCallback_t function;
+  cudaStream_t stream;
+  void* data;
+};
+}  // namespace loom_cuda
+static inline cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function,
+                                                void* data, unsigned) {
+  auto* const given = new loom_cuda::StreamCallback{function, stream, data};
+  const auto call = [](void* at) {
+    auto* const one = static_cast<loom_cuda::StreamCallback*>(at);
+    one->function(one->stream, cudaSuccess, one->data);
+    delete one;
+  };
+  const cudaError_t error = cudaLaunchHostFunc(stream, call, given);
+  if (error != cudaSuccess) delete given;
+  return error;
+}
 static inline cudaError_t cudaDeviceEnablePeerAccess(int peer) {
   return ::cudaDeviceEnablePeerAccess(peer, 0);
 }
@@ -61,6 +102,39 @@ static inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStre
                                                    unsigned long long* id = nullptr, void* = nullptr,
                                                    void* = nullptr, void* = nullptr, void* = nullptr) {
   return loom_cuda_capture_info(stream, status, id);
+}
+
+static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                               unsigned long long = 0) {
+  return loom_cuda_graph_instantiate(executable, graph);
+}
+static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                               cudaGraphNode_t*, char*, size_t) {
+  return loom_cuda_graph_instantiate(executable, graph);
+}
+static inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                                        unsigned long long = 0) {
+  return loom_cuda_graph_instantiate(executable, graph);
+}
+enum cudaGraphExecUpdateResult { cudaGraphExecUpdateSuccess = 0, cudaGraphExecUpdateError = 1 };
+struct cudaGraphExecUpdateResultInfo {
+  cudaGraphExecUpdateResult result;
+  cudaGraphNode_t errorNode, errorFromNode;
+};
+static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                              cudaGraphNode_t* node, cudaGraphExecUpdateResult* result) {
+  const cudaError_t error = loom_cuda_graph_update(executable, graph);
+  if (node != nullptr) *node = nullptr;
+  if (result != nullptr)
+    *result = error == cudaSuccess ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateError;
+  return error;
+}
+static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
+                                              cudaGraphExecUpdateResultInfo* info) {
+  cudaGraphExecUpdateResult result;
+  const cudaError_t error = cudaGraphExecUpdate(executable, graph, nullptr, &result);
+  if (info != nullptr) *info = {result, nullptr, nullptr};
+  return error;
 }
 
 // Variables of the device are variables of the process: what is in flight may use them.
@@ -237,5 +311,24 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, v
   return static_cast<cudaError_t>(loom_cuda::launch(
       "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
       static_cast<P>(std::forward<Given>(given))...));
+}
+// Blocks are in no clusters but their own.
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, F, const cudaLaunchConfig_t*) {
+  *size = 1;
+  return cudaSuccess;
+}
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, F kernel,
+                                                         const cudaLaunchConfig_t* config) {
+  const dim3 block = config->blockDim;
+  int device = 0, cores = 0, blocks = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&cores, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &blocks, kernel, static_cast<int>(block.x * block.y * block.z), config->dynamicSmemBytes);
+  *clusters = cores * blocks;
+  return error;
 }
 #endif

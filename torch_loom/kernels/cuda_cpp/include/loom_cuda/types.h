@@ -1,4 +1,4 @@
-// Vectors of two to four numbers, and dim3.
+// Vectors of two to four numbers, modes of rounding, and dim3.
 #pragma once
 
 #define LOOM_CUDA_VECTORS(T, name, a2, a4)                                            \
@@ -24,6 +24,8 @@ LOOM_CUDA_VECTORS(unsigned long long, ulonglong, 16, 16)
 LOOM_CUDA_VECTORS(float, float, 8, 16)
 LOOM_CUDA_VECTORS(double, double, 16, 16)
 #undef LOOM_CUDA_VECTORS
+
+enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 struct dim3 {
   unsigned int x, y, z;

@@ -147,8 +147,7 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate) {
 static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
 static inline int __uni_sync(unsigned mask, int predicate) {
-  const unsigned votes = __ballot_sync(mask, predicate);
-  return votes == 0 || votes == mask;
+  return __all_sync(mask, predicate) || __all_sync(mask, !predicate);
 }
 
 template <typename T>
@@ -160,7 +159,7 @@ static inline unsigned __match_any_sync(unsigned mask, T value) {
 template <typename T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int* are_equal) {
   const unsigned lanes = __match_any_sync(mask, value);
-  *are_equal = lanes == mask;
+  *are_equal = lanes == __ballot_sync(mask, 1);  // not the mask: a warp may have fewer lanes
   return *are_equal ? mask : 0;
 }
 
@@ -176,3 +175,24 @@ LOOM_CUDA_REDUCE(__reduce_and_sync, And, unsigned)
 LOOM_CUDA_REDUCE(__reduce_or_sync, Or, unsigned)
 LOOM_CUDA_REDUCE(__reduce_xor_sync, Xor, unsigned)
 #undef LOOM_CUDA_REDUCE
+
+// shfl.sync of PTX, whose register `segments` says in its upper byte which bits of a lane's number are those
+// of its segment, and in the lower one where the segment ends (mode u: begins).
+namespace loom_cuda::ptx {
+
+struct OtherLane {
+  unsigned value;
+  bool is_in_segment;
+};
+template <char mode>  // u: up, d: down, b: butterfly, i: index
+static inline OtherLane other_lane(unsigned mask, unsigned value, unsigned by, unsigned segments) {
+  const unsigned own = lane(), fixed = segments >> 8 & 31, first = own & fixed;
+  const int end = static_cast<int>(first | (segments & 31 & ~fixed));
+  by &= 31;
+  const unsigned sources[] = {own - by, own + by, own ^ by, first | (by & ~fixed)};
+  const int source = static_cast<int>(sources[mode == 'u' ? 0 : mode == 'd' ? 1 : mode == 'b' ? 2 : 3]);
+  const bool is_in_segment = mode == 'u' ? source >= end : source <= end;
+  return {shuffle(mask, value, is_in_segment ? static_cast<unsigned>(source) : own), is_in_segment};
+}
+
+}  // namespace loom_cuda::ptx

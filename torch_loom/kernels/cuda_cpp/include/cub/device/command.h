@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cub/common.h"
+#include "cub/util_device.cuh"
 #include "cuda_runtime.h"
 #include "thrust/iterator/discard_iterator.h"
 

@@ -1,0 +1,88 @@
+// What a program calls on the host: rows of memory, boxes, registered memory, callbacks, old names of headers.
+#include <cuComplex.h>
+#include <cub/device/device_scan.cuh>
+#include <cuda/cmath>
+#include <device_atomic_functions.h>
+#include <nvToolsExt.h>
+#include <nvtx3/nvToolsExt.h>
+#include <sm_60_atomic_functions.h>
+
+#include <cstring>
+
+__global__ void add(float* x, size_t pitch, int width, float value) {
+  float* const row = reinterpret_cast<float*>(reinterpret_cast<char*>(x) + blockIdx.x * pitch);
+  __builtin_assume(width > 0);
+  const cuda::fast_mod_div<unsigned> divisor(32);
+  if (threadIdx.x / divisor == 0 && threadIdx.x % divisor < width) row[threadIdx.x] += value;
+}
+
+#define TRY(call) \
+  if ((call) != cudaSuccess) return #call
+
+// x and out: [height, width]
+extern "C" const char* rows(const float* x, float* out, int width, int height) {
+  float* own;
+  size_t pitch;
+  const size_t bytes = width * sizeof(float);
+  TRY(cudaMallocPitch(&own, &pitch, bytes, height));
+  if (pitch < bytes || pitch % 256 != 0) return "pitch";
+  TRY(cudaMemset2D(own, pitch, 0xFF, bytes, height));
+  TRY(cudaMemcpy2D(own, pitch, x, bytes, bytes, height - 1, cudaMemcpyHostToDevice));
+  TRY(cudaMemset2D(reinterpret_cast<char*>(own) + (height - 1) * pitch, pitch, 0, bytes, 1));
+  int cluster = 0;
+  cudaLaunchConfig_t config;
+  config.blockDim = 32;
+  TRY(cudaOccupancyMaxPotentialClusterSize(&cluster, add, &config));
+  if (cluster != 1) return "cluster";
+  add<<<height, 33>>>(own, pitch, width, 1.0f);
+  TRY(cudaMemcpy2D(out, bytes, own, pitch, bytes, height, cudaMemcpyDeviceToHost));
+  return cudaFree(own) == cudaSuccess ? nullptr : "cudaFree";
+}
+
+// out: [2, 3, 4] bytes of a box whose inner part, from (1, 1, 0) on, is 7 and whose rest is 1
+extern "C" const char* boxes(unsigned char* out) {
+  cudaPitchedPtr box;
+  TRY(cudaMalloc3D(&box, make_cudaExtent(4, 3, 2)));
+  TRY(cudaMemset3D(box, 1, make_cudaExtent(4, 3, 2)));
+  unsigned char inner[2 * 2 * 2];
+  memset(inner, 7, sizeof(inner));
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = make_cudaPitchedPtr(inner, 2, 2, 2);
+  copy.dstPtr = box;
+  copy.dstPos = make_cudaPos(1, 1, 0);
+  copy.extent = make_cudaExtent(2, 2, 2);
+  copy.kind = cudaMemcpyHostToDevice;
+  TRY(cudaMemcpy3D(&copy));
+  cudaMemcpy3DParms back = {};
+  back.srcPtr = box;
+  back.dstPtr = make_cudaPitchedPtr(out, 4, 4, 3);
+  back.extent = make_cudaExtent(4, 3, 2);
+  back.kind = cudaMemcpyDeviceToHost;
+  TRY(cudaMemcpy3D(&back));
+  return cudaFree(box.ptr) == cudaSuccess ? nullptr : "cudaFree";
+}
+
+static void note(cudaStream_t, cudaError_t error, void* at) {
+  *static_cast<float*>(at) = error == cudaSuccess ? 5.0f : -1.0f;
+}
+
+// x: [2] of the host; becomes 3, 5
+extern "C" const char* shared_with_the_host(float* x) {
+  float* device;
+  TRY(cudaHostRegister(x, 2 * sizeof(float), cudaHostRegisterMapped));
+  TRY(cudaHostGetDevicePointer(&device, x, 0));
+  if (nvtxRangePush("add") >= 0) return "a tool listens";
+  add<<<1, 1>>>(device, 0, 1, 2.0f);
+  nvtxRangePop();
+  TRY(cudaStreamAddCallback(nullptr, note, x + 1, 0));
+  CubDebugExit(cudaStreamSynchronize(nullptr));
+  TRY(cudaHostUnregister(x));
+  return nullptr;
+}
+
+// z: [4] numbers; out: [4, 2]: product, quotient, conjugate, size
+extern "C" void complex_numbers(const double* z, double* out) {
+  const cuDoubleComplex a = make_cuDoubleComplex(z[0], z[1]), b = make_cuDoubleComplex(z[2], z[3]);
+  const cuDoubleComplex found[4] = {cuCmul(a, b), cuCdiv(a, b), cuConj(a), make_cuDoubleComplex(cuCabs(a), 0)};
+  for (int i = 0; i < 4; ++i) out[2 * i] = cuCreal(found[i]), out[2 * i + 1] = cuCimag(found[i]);
+}

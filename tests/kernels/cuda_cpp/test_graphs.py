@@ -1,0 +1,19 @@
+"""Graphs that a program captures, and pools of memory, by CUDA's runtime library."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.cuda_cpp.test_thrust import library_of
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("name", ["replayed", "refused", "pooled"])
+def test_runtime_library(name: str, tmp_path: Path) -> None:
+    function = getattr(library_of("graphs", tmp_path), name)
+    function.restype = ctypes.c_char_p
+    assert function() is None

@@ -1,0 +1,102 @@
+"""Functions of CUDA's runtime library over rows and boxes of memory, and headers that programs include."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.kernels.cuda_cpp.test_thrust import library_of, pointer
+from torch_loom.kernels.cuda_cpp import nvcc
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    library = library_of("host", tmp_path_factory.mktemp("host"))
+    for name in ("rows", "boxes", "shared_with_the_host"):
+        getattr(library, name).restype = ctypes.c_char_p
+    return library
+
+
+@pytest.mark.parametrize("width", [1, 7])
+def test_rows_with_a_pitch(program: ctypes.CDLL, width: int) -> None:
+    x, out = torch.randn(5, width), torch.zeros(5, width)
+    assert program.rows(pointer(x), pointer(out), width, 5) is None
+    x[4] = 0
+    assert torch.equal(out, x + 1)
+
+
+def test_boxes_of_rows(program: ctypes.CDLL) -> None:
+    out = torch.zeros(2, 3, 4, dtype=torch.uint8)
+    assert program.boxes(pointer(out)) is None
+    expected = torch.ones_like(out)
+    expected[:, 1:3, 1:3] = 7
+    assert torch.equal(out, expected)
+
+
+def test_memory_of_the_host_and_callbacks(program: ctypes.CDLL) -> None:
+    x = torch.tensor([1.0, 0.0])
+    assert program.shared_with_the_host(pointer(x)) is None
+    assert x.tolist() == [3, 5]
+
+
+def test_complex_numbers(program: ctypes.CDLL) -> None:
+    a, b = 3 - 4j, 0.5 + 2j
+    z = torch.tensor([a.real, a.imag, b.real, b.imag], dtype=torch.float64)
+    out = torch.zeros(4, 2, dtype=torch.float64)
+    program.complex_numbers(pointer(z), pointer(out))
+    expected = torch.view_as_real(torch.tensor([a * b, a / b, a.conjugate(), abs(a)]).to(torch.cdouble))
+    torch.testing.assert_close(out, expected)
+
+
+def compiles(code: str, folder: Path, *options: str) -> bool:
+    source = folder / "code.cu"
+    source.write_text(code)
+    return nvcc.main(["-c", str(source), *options, "-o", str(source.with_suffix(".o"))]) == 0
+
+
+def test_a_header_of_cuda_by_an_option(tmp_path: Path) -> None:
+    header = tmp_path / "first.h"
+    header.write_text("#include <cublas_v2.h>\n")
+    code = "__global__ void k(int* x) { __shared__ int s; s = CUBLAS_OP_N; *x = s; }\n"
+    assert compiles(code, tmp_path, "-include", str(header))
+
+
+TEMPLATES = """
+template <typename T> struct Cast {
+  template <int n> static __device__ void to(T* x) { *x = n; }
+};
+template <typename T, int n> __global__ void k(T* x) { Cast<T>::to<n>(x); }
+void f(float* x) { k<float, 2><<<1, 1>>>(x); }
+"""
+
+
+def test_member_templates_without_the_word(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compiles(TEMPLATES, tmp_path)
+    assert capfd.readouterr().err == ""
+    assert not compiles(TEMPLATES + "void g() { h(); }", tmp_path)
+    assert "'h' was not declared" in capfd.readouterr().err.replace("\u2018", "'").replace("\u2019", "'")
+
+
+UNKNOWN = """
+static constexpr __device__ double wide(float x) {
+  double y = 0;
+  asm("ctv.f64.f32 %0, %1;" : "=d"(y) : "f"(x));
+  return y;
+}
+template <int arch> __device__ void wait(unsigned at) {
+  if constexpr (arch >= 900) asm("mbarrier.inval.b64 [%0];" ::"r"(at));
+}
+__global__ void one() { wait<ARCH>(0); }
+"""
+
+
+def test_unknown_ptx_is_refused_where_it_is_called(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert compiles(UNKNOWN, tmp_path, "-DARCH=800")
+    assert not compiles(UNKNOWN, tmp_path, "-DARCH=900")
+    what = "inline PTX 'mbarrier.inval.b64 [%0]': not supported by torch-loom's CUDA C++"
+    assert capfd.readouterr().err.endswith(f"code.cu:8: error: {what}\n")

@@ -1,0 +1,3 @@
+// Where these functions were before they came to ATen.
+#pragma once
+#include <ATen/cuda/DeviceUtils.cuh>
