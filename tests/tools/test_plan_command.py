@@ -57,7 +57,8 @@ def test_a_script_is_planned(tmp_path: Path, device: str) -> None:
     assert all(
         0 < busy <= step for busy, step in zip(found["step_busy_seconds"], found["step_seconds"], strict=True)
     )
-    assert "of that step devices run" in " ".join(done.stdout.split())
+    assert "of the last step devices run" in " ".join(done.stdout.split())
+    assert "busy, whole program" in done.stdout
     interval = found["interval"]
     assert 0 < interval["low"] < found["step_seconds"][-1] < interval["high"]
     assert interval["share"] == 0.8
@@ -164,6 +165,80 @@ def test_a_script_that_is_interrupted_shows_its_own_frames() -> None:
     assert f'File "{script}", line 4' in done.stderr
     assert done.stderr.endswith("KeyboardInterrupt\n")
     assert "runpy" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "is_group"),
+    [
+        (ValueError("rendezvous: environment variable RANK expected, but not set"), True),
+        (KeyError("LOCAL_RANK"), True),
+        (KeyError("RANKS"), False),
+        (ValueError("environment variable HOME expected, but not set"), False),
+    ],
+)
+def test_a_script_that_expects_a_group_is_told_how_to_get_it(error: Exception, is_group: bool) -> None:
+    hint = plan._group_hint(error, {"world_size": None})
+    assert ("`loom plan --world-size N`" in hint) == is_group
+    assert plan._group_hint(error, {"world_size": 8}) == ""
+
+
+@pytest.mark.slow
+def test_a_script_of_a_group_without_its_size() -> None:
+    done = run_plan(PROGRAMS / "needs_a_group.py")
+    assert done.returncode == 1
+    assert "RANK expected, but not set\n" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("The script expects a process group")
+
+
+@pytest.mark.slow
+def test_a_script_that_runs_nothing_on_a_device(tmp_path: Path) -> None:
+    as_json = tmp_path / "plan.json"
+    done = run_plan(PROGRAMS / "runs_on_the_host.py", "--json", str(as_json))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    text = " ".join(done.stderr.split())
+    assert text.startswith("error: ")
+    assert text.endswith("its data on the device, as cuda or loom")
+    assert not as_json.exists()
+
+
+@pytest.mark.slow
+def test_a_script_that_infers_has_the_time_of_a_forward(tmp_path: Path) -> None:
+    as_json, as_page = tmp_path / "plan.json", tmp_path / "plan.html"
+    script = PROGRAMS / "infers.py"
+    done = run_plan(script, "--json", str(as_json), "--html", str(as_page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(as_json.read_text(encoding="utf-8"))
+    assert len(found["forward_seconds"]) == 4
+    assert not found["is_cut_short"]  # it reads a value, and makes no steps
+    text = " ".join(done.stdout.split())
+    assert "for one of 4 forwards (median)" in text
+    assert "80% likely: that forward takes" in text
+    assert "peak, in the setup" in text
+    assert "would fit" in text
+    device = found["devices"][0]
+    parameters = 4 * (2048 * 2048 + 2048)
+    assert device["memory_by_category"]["parameters"] >= 4 * parameters
+    assert device["step_memory_by_category"]["parameters"] == pytest.approx(2 * parameters, rel=0.01)
+    page = as_page.read_text(encoding="utf-8")
+    assert "a forward, median of 4" in page
+    assert "peak after the setup" in page
+
+
+@pytest.mark.slow
+def test_a_script_that_ends_before_a_step_has_no_time(tmp_path: Path) -> None:
+    script, as_json, as_page = tmp_path / "train.py", tmp_path / "plan.json", tmp_path / "plan.html"
+    program = (PROGRAMS / "stops_on_a_value.py").read_text(encoding="utf-8")
+    assert program.count("    optimizer.step()\n") == 1
+    script.write_text(program.replace("    optimizer.step()\n", ""), encoding="utf-8")
+    done = run_plan(script, "--json", str(as_json), "--html", str(as_page))
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert "on h200: it ended before it made a step, after " in text
+    assert json.loads(as_json.read_text(encoding="utf-8"))["interval"] is None
+    for shown in (text, as_page.read_text(encoding="utf-8")):
+        assert "likely" not in shown
+        assert "It ended by itself after 0 steps" in shown
 
 
 @pytest.mark.slow
@@ -346,6 +421,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "peak_memory_bytes": 1 << 20,
         "peak_reserved_bytes": 1 << 21,
         "memory_by_category": {"activations": 1 << 20},
+        "step_memory_by_category": None,
         "peak_stack": [],
         "utilisation": 0.5,
         "memory_over_time": [{"seconds": 0.0, "activations": 1 << 20}],
@@ -359,6 +435,7 @@ def found(**changes: Any) -> dict[str, Any]:
         "seconds": 1.0,
         "step_seconds": [0.5],
         "step_busy_seconds": [0.2],
+        "forward_seconds": [],
         "interval": {"share": 0.8, "low": 0.45, "high": 0.6, "source": "steps of cards"},
         "seconds_by_family": {"attention": 0.5},
         "setup": {"seconds": 0.1, "calls": 0, "device_seconds": 0.0},
@@ -377,6 +454,20 @@ def found(**changes: Any) -> dict[str, Any]:
 
 
 LONG_NAMES = [f"_scaled_dot_product_fused_attention_overrideable{end}" for end in ("", "_backward")]
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (2.0, "a batch about 2.0 times as large would fit, if activations grow with it"),
+        (1000.0, "a batch more than 1,000 times as large would fit, if activations grow with it"),
+        (1.0, "a batch that is much larger would not fit, if activations grow with it"),
+        (None, ""),
+    ],
+)
+def test_words_for_a_larger_batch(factor: float | None, text: str) -> None:
+    assert plan_text.batch_text(found(batch_factor=factor)) == text
+    assert plan_text.batch_text(found(batch_factor=factor, out_of_memory="no room")) == ""
 
 
 def test_the_page_names_script_and_model() -> None:

@@ -13,6 +13,7 @@ import os
 import re
 import runpy
 import signal
+import statistics
 import sys
 import traceback
 import warnings
@@ -134,6 +135,7 @@ class _EnoughStepsError(BaseException):
 def _main(script: Sequence[str], options: dict[str, Any]) -> int:
     import torch
 
+    from torch_loom import config
     from torch_loom.config.settings import DEVICE_NAME
     from torch_loom.tools import console
     from torch_loom.tools.plan_page import page
@@ -176,7 +178,8 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
                 if _names_own_devices(error):
                     restarted = {**os.environ, DEVICE_NAME.env: str(DEVICE_NAME.default)}
                     _replace_process(script, {**restarted, OPTIONS: json.dumps(options)})
-                sys.stderr.write(_script_traceback(error) + _reads_hint(plan))
+                hint = _group_hint(error, options) + _reads_hint(plan)
+                sys.stderr.write(_script_traceback(error) + hint)
                 return 1
     except Exception as error:
         if plan is None:
@@ -184,6 +187,11 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
         raise
     del failure
     found = summary(plan, script, str(options["chip"]), steps, options["device"])
+    if not found["out_of_memory"] and _is_empty(found):
+        console.fail(
+            f"{script[0]} ran nothing on a device, so there is no plan: have it put its model and its data on"
+            f" the device, as {config.CUDA_NAME} or {DEVICE_NAME.default}"
+        )
     _show(found)
     for key, content in (("json", json.dumps(found, indent=1) + "\n"), ("html", page(found))):
         if options[key]:
@@ -202,6 +210,29 @@ def _report_early_end(path: str, ended: SystemExit, plan: Any) -> int:
         sys.stderr.write(f"{ended.code}\n")
     sys.stderr.write(f"{path} ended with status {status}, so there is no plan\n{_reads_hint(plan)}")
     return status
+
+
+def _group_hint(error: BaseException, options: Mapping[str, Any]) -> str:
+    """Return a line for a script that looks for the process group that torchrun makes; "" for others."""
+    if options["world_size"] is not None:
+        return ""
+    names = "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+    if isinstance(error, KeyError):
+        is_missing = re.fullmatch(f"'({names})'", str(error))
+    else:
+        is_missing = re.search(rf"environment variable ({names}) expected, but not set", str(error))
+    if is_missing is None:
+        return ""
+    return (
+        "The script expects a process group: `loom plan --world-size N` plans one of its N ranks; "
+        "`loom run torchrun` runs all of them.\n"
+    )
+
+
+def _is_empty(found: Mapping[str, Any]) -> bool:
+    """Return whether the script did nothing on a device."""
+    has_run = found["ops"] or found["setup"]["calls"]
+    return not has_run and not any(device["peak_memory_bytes"] for device in found["devices"])
 
 
 def _reads_hint(plan: Any) -> str:
@@ -256,6 +287,8 @@ def summary(
                 "peak_memory_bytes": plan.peak_memory_bytes(index),
                 "peak_reserved_bytes": plan.peak_reserved_bytes(index),
                 "memory_by_category": plan.memory_by_category(index),
+                # Where the peak was in the setup.
+                "step_memory_by_category": plan.step_memory_by_category(index),
                 "peak_stack": [
                     [_short(file), line, function]
                     for file, line, function in _own_frames(plan.peak_stack(index))
@@ -267,17 +300,19 @@ def summary(
     setup = plan.setup_ops()
     reads = _short_reads(plan)
     # A 0 may have ended the script: what later steps take, as an optimizer's state, is missing then.
-    is_cut = bool(reads) and plan.out_of_memory is None and len(plan.step_seconds) < num_steps
+    made = len(plan.step_seconds)
+    is_cut = bool(reads) and plan.is_training and plan.out_of_memory is None and made < num_steps
     spans: list[list[Any]] = []
     for span in plan.spans():
         if len(spans) >= MAX_SPANS:
             break
         spans.append([span.name, span.family, span.device, span.stream, span.began, span.ended])
     by_family: dict[str, float] = defaultdict(float)
-    for op in plan.step_ops() if plan.step_seconds else plan.ops():
+    forwards = plan.forward_seconds if len(plan.forward_seconds) > 1 else ()
+    for op in plan.step_ops() if made or forwards else plan.ops():
         by_family[op.family] += op.seconds
-    forecast = plan.step_seconds[-1] if plan.step_seconds else plan.seconds
-    interval = uncertainty.of_step(forecast, by_family)
+    forecast = plan.step_seconds[-1] if made else statistics.median(forwards) if forwards else plan.seconds
+    interval = {"share": uncertainty.SHARE, **uncertainty.of_step(forecast, by_family)._asdict()}
     return {
         "script": script[0],
         "arguments": list(script[1:]),
@@ -287,8 +322,10 @@ def summary(
         "step_seconds": list(plan.step_seconds),
         # In which a device ran something.
         "step_busy_seconds": list(plan.step_busy_seconds),
-        # Of the last step, or of all where there are none.
-        "interval": {"share": uncertainty.SHARE, **interval._asdict()},
+        # From each call of the model to the next, of programs that do not train.
+        "forward_seconds": list(forwards),
+        # Of the last step, else of the median forward, else of all; null if what ran is no whole.
+        "interval": None if (is_cut and not made) or plan.out_of_memory else interval,
         "seconds_by_family": plan.seconds_by_family(),
         # While nothing else ran.
         "exposed_seconds": plan.exposed_seconds(first_device),
@@ -300,7 +337,7 @@ def summary(
         },
         "ops": [list(op) for op in plan.step_ops()[:TOP_OPS]],
         "out_of_memory": plan.out_of_memory,
-        "batch_factor": None if is_cut else _batch_factor(devices),
+        "batch_factor": None if is_cut or plan.out_of_memory else plan.batch_factor(),
         "is_cut_short": is_cut,
         "value_reads": reads,
         "unwritten_files": plan.unwritten_files,
@@ -342,17 +379,6 @@ def _thinned(points: list[Any]) -> list[Any]:
     return [max(group, key=lambda each: sum(each.bytes.values())) for group in groups if group]
 
 
-def _batch_factor(devices: Sequence[dict[str, Any]]) -> float | None:
-    """Return how many times as large a batch fits, if activations grow with it and all else stays."""
-    factors = []
-    for device in devices:
-        activations = device["memory_by_category"]["activations"]
-        if activations > 0:
-            rest = device["peak_reserved_bytes"] - activations
-            factors.append(max(0.0, (device["capacity_bytes"] - rest) / activations))
-    return min(factors, default=None)
-
-
 def _show(found: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Column, Table
@@ -360,33 +386,27 @@ def _show(found: dict[str, Any]) -> None:
     from torch_loom.image.report import duration
     from torch_loom.tools import console
     from torch_loom.tools.plan_text import (
+        batch_text,
         busy_text,
         collectives_text,
+        headline_text,
         interval_text,
         reads_text,
         size_text,
-        times_text,
     )
 
     print_ = console.out.print
-    steps = found["step_seconds"]
-    last = f", {duration(steps[-1])} for the last of {len(steps)} steps" if steps else ""
     model = f" ({escape(found['model'])})" if found["model"] else ""
-    print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: ", end="")
-    ended = found["out_of_memory"]
-    print_(f"{'out of memory after ' if ended else ''}{duration(found['seconds'])}{last}")
-    if ended:
+    print_(f"[bold]{escape(found['script'])}[/bold]{model} on {found['chip']}: {headline_text(found)}")
+    if ended := found["out_of_memory"]:
         print_(f"[bold red]out of memory:[/bold red] {escape(ended)}", highlight=False)
     if text := busy_text(found):
         print_(text, highlight=False)
-    if found["seconds"] > 0 and not ended:
-        print_(interval_text(found), style="dim", highlight=False)
+    if text := interval_text(found):
+        print_(text, style="dim", highlight=False)
     setup = found["setup"]
-    if not found["ops"] and not setup["calls"]:
-        print_("no op ran on a device: does the script name the device, as cuda or loom?")
-        if not ended:
-            return
-    table = Table("device", "peak", "held", "of", "busy", title="memory and use", title_justify="left")
+    busy = "busy, whole program"
+    table = Table("device", "peak", "held", "of", busy, title="memory and use", title_justify="left")
     first = found["first_device"]
     for number, device in enumerate(found["devices"], first):
         table.add_row(
@@ -397,9 +417,15 @@ def _show(found: dict[str, Any]) -> None:
             f"{device['utilisation']:.0%}",
         )
     print_(table)
-    table = Table(f"memory at the peak of device {first}", "size")
-    for name, size in found["devices"][0]["memory_by_category"].items():
-        table.add_row(name, size_text(size))
+    categories = found["devices"][0]["memory_by_category"]
+    in_steps = found["devices"][0]["step_memory_by_category"]
+    if in_steps is None:
+        table = Table(f"memory at the peak of device {first}", "size")
+    else:
+        table = Table(f"memory of device {first}", "peak, in the setup", "peak after it")
+    for name, size in categories.items():
+        after = size_text(in_steps[name]) if in_steps and name in in_steps else None
+        table.add_row(name, size_text(size), *([] if in_steps is None else [after]))
     print_(table)
     if found["collectives"]:
         print_(collectives_text(found), highlight=False)
@@ -420,9 +446,8 @@ def _show(found: dict[str, Any]) -> None:
     if found["unwritten_files"]:
         paths = ", ".join(found["unwritten_files"][:3]) + (", …" if len(found["unwritten_files"]) > 3 else "")
         print_(f"not written, since a plan has no values: {escape(paths)}", highlight=False)
-    if found["batch_factor"] and not ended:
-        times = times_text(found["batch_factor"])
-        print_(f"a batch {times} times as large would fit, if activations grow with it")
+    if text := batch_text(found):
+        print_(text, highlight=False)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
@@ -54,20 +55,29 @@ def page(found: dict[str, Any]) -> str:
     first = found["devices"][0]
     title = shlex.join([found["script"], *found["arguments"]])
     model = f"{escape(found['model'])}, " if found["model"] else ""
-    steps = found["step_seconds"]
+    steps, forwards = found["step_seconds"], found["forward_seconds"]
+    if steps:
+        time = ("time of a step", duration(steps[-1]))
+    elif forwards:
+        time = (f"a forward, median of {len(forwards)}", duration(statistics.median(forwards)))
+    elif found["is_cut_short"]:
+        time = ("device time until it ended, before a step", duration(found["seconds"]))
+    else:
+        time = ("device time in all", duration(found["seconds"]))
+    in_steps = first["step_memory_by_category"]
+    after_setup = [] if in_steps is None else [("peak after the setup", size_text(sum(in_steps.values())))]
     cards = [
-        ("time of a step", duration(steps[-1]))
-        if steps
-        else ("device time in all", duration(found["seconds"])),
+        time,
         ("peak memory", size_text(first["peak_memory_bytes"])),
+        *after_setup,
         ("held by the allocator", size_text(first["peak_reserved_bytes"])),
         ("capacity", size_text(first["capacity_bytes"])),
-        ("device in use", f"{first['utilisation']:.0%}"),
+        ("device in use, whole program", f"{first['utilisation']:.0%}"),
     ]
     if len(found["step_busy_seconds"]) == len(steps) > 0:
-        cards.insert(1, ("of it devices run", duration(found["step_busy_seconds"][-1])))
-    if found["batch_factor"] and not found["out_of_memory"]:
-        cards.append(("as large a batch fits", f"{times_text(found['batch_factor'])} times"))
+        cards.insert(1, ("of the last step devices run", duration(found["step_busy_seconds"][-1])))
+    if (factor := found["batch_factor"]) and factor > 1 and not found["out_of_memory"]:
+        cards.append(("as large a batch fits", f"about {times_text(factor)} times"))
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>plan of {escape(title)}</title>",
         f"<meta name=viewport content='width=device-width'><style>{STYLE}</style>",
@@ -80,8 +90,8 @@ def page(found: dict[str, Any]) -> str:
         ),
         "</div>",
     ]
-    if found["seconds"] > 0:
-        parts.append(f"<p>{escape(interval_text(found))}</p>")
+    if text := interval_text(found):
+        parts.append(f"<p>{escape(text)}</p>")
     if found["collectives"]:
         parts.append(f"<p>{escape(collectives_text(found))}</p>")
     if text := reads_text(found):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
-# The largest factor that the search tries: beyond it memory that does not grow with the batch would decide.
+# The largest factor that is tried: beyond it memory that does not grow with the batch would decide.
 MAX_TIMES = 1000
 
 
@@ -32,12 +33,29 @@ def reads_text(found: dict[str, Any]) -> str:
     return text
 
 
+def headline_text(found: dict[str, Any]) -> str:
+    """Return how long the program takes, in words."""
+    from torch_loom.image.report import duration
+
+    steps, forwards = found["step_seconds"], found["forward_seconds"]
+    if found["is_cut_short"] and not steps:
+        return f"it ended before it made a step, after {duration(found['seconds'])}"
+    text = ("out of memory after " if found["out_of_memory"] else "") + duration(found["seconds"])
+    if steps:
+        return f"{text}, {duration(steps[-1])} for the last of {len(steps)} steps"
+    if forwards:
+        return f"{text}, {duration(statistics.median(forwards))} for one of {len(forwards)} forwards (median)"
+    return text
+
+
 def interval_text(found: dict[str, Any]) -> str:
-    """Return how far the time may be off, in words."""
+    """Return how far the time may be off, in words; "" if no time is known."""
     from torch_loom.image.report import duration
 
     interval = found["interval"]
-    of = "that step" if found["step_seconds"] else "that"
+    if interval is None or found["seconds"] <= 0:
+        return ""
+    of = "that step" if found["step_seconds"] else "that forward" if found["forward_seconds"] else "that"
     return (
         f"{interval['share']:.0%} likely: {of} takes {duration(interval['low'])} to "
         f"{duration(interval['high'])} on the card, as {interval['source']}"
@@ -52,7 +70,7 @@ def busy_text(found: dict[str, Any]) -> str:
     if not steps or len(busy) < len(steps):
         return ""
     waits = steps[-1] - busy[-1]
-    return f"of that step devices run {duration(busy[-1])} and wait {duration(waits)} for the host"
+    return f"of the last step devices run {duration(busy[-1])} and wait {duration(waits)} for the host"
 
 
 def collectives_text(found: dict[str, Any]) -> str:
@@ -74,6 +92,17 @@ def size_text(size_bytes: float) -> str:
             digits = ".3g" if size_bytes < 999 * step else ".0f"
             return f"{size_bytes / step:{digits}} {unit}"
     return f"{size_bytes:.0f} B"
+
+
+def batch_text(found: dict[str, Any]) -> str:
+    """Return how large a batch fits, in words; "" if that is not known."""
+    factor = found["batch_factor"]
+    if factor is None or found["out_of_memory"]:
+        return ""
+    if factor <= 1:
+        return "a batch that is much larger would not fit, if activations grow with it"
+    about = "" if factor >= MAX_TIMES else "about "
+    return f"a batch {about}{times_text(factor)} times as large would fit, if activations grow with it"
 
 
 def times_text(factor: float) -> str:

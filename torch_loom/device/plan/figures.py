@@ -11,7 +11,9 @@ from typing import NamedTuple
 from torch.types import Device
 
 from torch_loom import _C
+from torch_loom.device._core import first_use
 from torch_loom.device._core.device_index import _get_device_index
+from torch_loom.device.plan.batches import Event, growing, largest_factor
 from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup, end_planned_groups
 from torch_loom.device.plan.recording import Frame, Recording
 from torch_loom.errors import DryRunError, InvalidDeviceError
@@ -68,11 +70,18 @@ class DryRunPlan:
         out_of_memory: the message of the error that ended the dry run, if memory had run out.
     """
 
-    def __init__(self, recording: Recording, unwritten_files: Sequence[str]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        unwritten_files: Sequence[str],
+        devices: tuple[Sequence[_C.DeviceConfig], Sequence[Mapping[str, float]]],
+    ) -> None:
         self._world = _C.world()
         self._recording = recording
+        self._devices = devices  # what they are made from, and the figures of their chips
         self._peaks: list[tuple[int, int]] | None = None
         self._capacities = [_C.mem_get_info(index)[0] for index in range(_C.device_count())]
+        self._fractions: list[float] = []
         self._end_ns: int | None = None  # the dry run goes on
         self.out_of_memory: str | None = None
         self._group: PlannedGroup | None = None
@@ -178,13 +187,49 @@ class DryRunPlan:
         whatever is none of the others. Fragmentation is what the allocator held at most beside the peak.
         """
         index = self._index(device)
-        peak: Mapping[str, int] = max(
-            (point.bytes for point in self.memory_over_time(index)),
-            key=lambda each: sum(each.values()),
-            default=dict.fromkeys(CATEGORIES, 0),
-        )
+        peak = _highest(self.memory_over_time(index))
         reserved = self._figures()[index][1]
         return {**peak, "fragmentation": max(0, reserved - sum(peak.values()))}
+
+    def step_memory_by_category(self, device: Device = None) -> dict[str, int] | None:
+        """Return bytes by category when most were in use after the setup; None if the peak was not in it.
+
+        There is no fragmentation: what the allocator held is known of the whole program alone.
+        """
+        points = list(self.memory_over_time(device))
+        num_setup = sum(
+            event[3] == self._index(device) for event in self._events()[: self._recording.setup_events]
+        )
+        setup, steps = _highest(points[:num_setup]), _highest(points[num_setup:])
+        if sum(setup.values()) <= sum(steps.values()):
+            return None
+        return {name: size for name, size in steps.items() if name != "fragmentation"}
+
+    def batch_factor(self) -> float | None:
+        """Return about how many times as large a batch fits on the devices: two digits, rounded down.
+
+        What the program allocated is allocated once more, with larger activations. It may be too low: what
+        grows with the batch is not known of each activation. 1,000 means that much or more.
+
+        Returns:
+            None if no memory grows with a batch.
+
+        Raises:
+            DryRunError: a dry run is under way.
+        """
+        events = self._events()
+        noted = self._recording
+        grows = growing(
+            events, self._categories(events), noted.setup_events, noted.updates, noted.casts.found
+        )
+        if (reason := first_use.see_dry_run(*self._devices)) is not None:
+            raise DryRunError(f"plan.batch_factor(): {reason}")
+        try:
+            for index, fraction in enumerate(self._fractions):
+                _C.set_memory_fraction(index, fraction)
+            return largest_factor(events, grows, self._capacities, [held for _, held in self._figures()])
+        finally:
+            first_use.see_program()
 
     def peak_stack(self, device: Device = None) -> list[Frame]:
         """Return the lines of Python, innermost first, where most memory was in use; none if none was."""
@@ -193,7 +238,7 @@ class DryRunPlan:
     def memory_over_time(self, device: Device = None) -> Iterator[MemoryPoint]:
         """Yield bytes in use by category after each change, in the order of issue."""
         index = self._index(device)
-        events = list(_MEMORY_EVENT.iter_unpack(self._recording.kept()[0]))
+        events = self._events()
         category_of = self._categories(events)
         used = dict.fromkeys(CATEGORIES, 0)
         current: dict[int, int] = {}
@@ -206,7 +251,10 @@ class DryRunPlan:
             used[category_of.get(owner, "activations")] += size
             yield MemoryPoint(time_ns * 1e-9, dict(used))
 
-    def _categories(self, events: list[tuple[int, ...]]) -> dict[int, str]:
+    def _events(self) -> list[Event]:
+        return list(_MEMORY_EVENT.iter_unpack(self._recording.kept()[0]))
+
+    def _categories(self, events: list[Event]) -> dict[int, str]:
         """Return what the allocation of an event turned out to be for."""
         found: dict[int, str] = {}
         current: dict[int, int] = {}
@@ -281,6 +329,23 @@ class DryRunPlan:
         return tuple(found)
 
     @property
+    def forward_seconds(self) -> tuple[float, ...]:
+        """Time from each call of the model to the next one, or to the end; none if there are steps.
+
+        Nor are there any where a backward pass ran. The model is the module whose call ended the setup.
+        """
+        if self._recording.step_ends or self._recording.has_backward:
+            return ()
+        end_ns = self._recording.now_ns() if self._end_ns is None else self._end_ns
+        ends = [*self._recording.forward_begins, end_ns]
+        return tuple((end - begin) * 1e-9 for begin, end in pairwise(ends))
+
+    @property
+    def is_training(self) -> bool:
+        """Whether there were steps or backward passes, or the model was called so that they may follow."""
+        return self._recording.is_training
+
+    @property
     def model(self) -> str:
         """The class of the module whose first call ended the setup; "" if none did."""
         return self._recording.model
@@ -347,6 +412,7 @@ class DryRunPlan:
 
     def _end(self) -> None:
         self._peaks = _peaks()
+        self._fractions = [_C.memory_fraction(index) for index in range(self.num_devices)]
         self._end_ns = self._recording.now_ns()
         self._note_reads()
         try:
@@ -356,6 +422,16 @@ class DryRunPlan:
         finally:
             end_planned_groups()
             self._recording.stop()
+
+
+def _highest(points: Iterable[MemoryPoint]) -> dict[str, int]:
+    """Return the bytes by category of the point with most of them."""
+    found: Mapping[str, int] = max(
+        (point.bytes for point in points),
+        key=lambda each: sum(each.values()),
+        default=dict.fromkeys(CATEGORIES, 0),
+    )
+    return dict(found)
 
 
 def _busy(spans: Iterable[Span]) -> float:

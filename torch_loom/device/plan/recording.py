@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_loom import _C
 from torch_loom.device._core.device_index import DEVICE_TYPE
+from torch_loom.device.plan.casts import Casts
 from torch_loom.device.plan.updates import UpdatesByHand
 
 MAX_FRAMES = 48
@@ -46,7 +48,13 @@ class Recording:
         after_step: called after each step, where what it raises reaches the program.
         setup_ns: device time when a module with memory on a device was first called; None before.
         setup_totals: what had run by then, as the last part of :meth:`kept`.
+        setup_events: how many events of memory there were by then; 0 before.
         model: the class of that module; "" before.
+        forward_begins: device time when that module was called, each time.
+        updates: steps of optimizers that call no module, as places among the events of memory.
+        casts: copies in other types that autocast makes of parameters, among other copies.
+        has_backward: whether a backward pass ran.
+        is_training: whether one ran or may follow, as the model was called for training.
     """
 
     def __init__(self, figures: Sequence[tuple[int, int, int, int]]) -> None:
@@ -69,13 +77,23 @@ class Recording:
         self.step_ends: list[int] = []
         self.setup_ns: int | None = None
         self.setup_totals: list[tuple[str, str, int, int]] = []
+        self.setup_events = 0
         self.model = ""
+        self._model: Callable[[], torch.nn.Module | None] = lambda: None
+        self.forward_begins: list[int] = []
+        self._update_begin: int | None = None
+        self.updates: list[tuple[int, int]] = []
+        self.has_backward = self.is_training = False
+        self.casts = Casts(self._recorder.position)
 
     def start(self) -> None:
         """Begin to listen."""
         self._recorder.attach()
+        modules = torch.nn.modules.module
         self._handles = [
-            torch.nn.modules.module.register_module_forward_pre_hook(self._before_forward),
+            modules.register_module_forward_pre_hook(self._before_forward),
+            modules.register_module_parameter_registration_hook(self._mark_new),
+            modules.register_module_buffer_registration_hook(self._mark_new),
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
         ]
@@ -87,6 +105,7 @@ class Recording:
                 handle.remove()
             self.after_step = None
             self._updates.end()
+            self.casts.listen(False)
             self._find_compiled()
             for module in list(self._modules.keys()):
                 self._mark_module(module)
@@ -108,6 +127,9 @@ class Recording:
         if self._is_in_backward:
             return run()
         self._is_in_backward = True
+        self.has_backward = self.is_training = True
+        self._update_begin = None
+        self.casts.listen(False)
         try:
             done = self._updates.backward(run, roots, inputs)
         finally:
@@ -119,6 +141,8 @@ class Recording:
 
     def replace_data(self, tensor: torch.Tensor) -> None:
         """A tensor is about to be given other data."""
+        if isinstance(tensor, torch.nn.Parameter):
+            self._mark(tensor, "parameters")  # what it had, as where a model is cast on a device
         self._updates.replace_data(tensor)
 
     def _at_peak(self, device: int) -> None:
@@ -169,8 +193,16 @@ class Recording:
                 self._mark(tensor.grad if tensor.is_leaf else None, "gradients")
         return is_on_device
 
+    def _mark_new(self, module: torch.nn.Module, name: str, tensor: object) -> None:
+        """A module is about to have a parameter or buffer, which may be gone when the module is called."""
+        if self.setup_ns is None:
+            self._mark(tensor, "parameters")
+
     def _end_setup(self, module: torch.nn.Module) -> None:
         self.model = type(_unwrapped(module)).__name__
+        self._model = weakref.ref(module)
+        self.is_training |= module.training and torch.is_grad_enabled()
+        self.setup_events = self._recorder.position()
         self.setup_ns = self.now_ns()
         self.setup_totals = self._recorder.kept()[2]
 
@@ -178,17 +210,21 @@ class Recording:
         if torch.compiler.is_compiling():  # Dynamo traces hooks as well: there is nothing here for its graph
             return
         self._updates.end()
+        self._update_begin = None
+        self.casts.listen(torch.is_autocast_enabled(DEVICE_TYPE))
         if module not in self._modules:
             self._modules[module] = True
-            is_on_device = self._mark_module(module)
-            # What torch.compile() returns calls the modules inside it without their hooks.
-            for inside in getattr(module._modules.get("_orig_mod"), "modules", tuple)():
+            is_on_device = False
+            # All that is inside: some modules are never called, as where another one takes their weights.
+            for inside in module.modules():
                 is_on_device |= self._mark_module(inside)
             if self.setup_ns is None and not self.step_ends:
-                # A container has no tensors of its own.
+                # Parameters may be without memory until they are used.
                 parameters = iter(()) if is_on_device else module.parameters()
                 if is_on_device or any(each.device.type == DEVICE_TYPE for each in parameters):
                     self._end_setup(module)
+        if module is self._model():
+            self.forward_begins.append(self.now_ns())
 
     def _find_compiled(self) -> None:
         """Find the modules that other compiled code calls without their hooks."""
@@ -202,9 +238,13 @@ class Recording:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._mark_parameter(parameter)
+        self._update_begin = self._recorder.position()
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._stepping = None
+        self.is_training = True
+        if self._update_begin is not None:
+            self.updates.append((self._update_begin, self._recorder.position()))
         self._mark_state(optimizer)
         if self._is_in_backward:  # one of many, as with an optimizer for each parameter
             self._has_stepped_within = True

@@ -101,7 +101,7 @@ class dry_run:  # noqa: N801 (used like a function, as torch.no_grad is)
             _C.stop_simulating_time()
             first_use.see_program()
             raise
-        self._plan = DryRunPlan(recording, self._files.paths)
+        self._plan = DryRunPlan(recording, self._files.paths, (devices, figures))
         return self._plan
 
     def __exit__(
