@@ -183,6 +183,13 @@ def test_a_script_that_expects_a_group_is_told_how_to_get_it(error: Exception, i
 
 
 @pytest.mark.slow
+def test_a_loop_that_waits_for_a_value_ends() -> None:
+    done = run_plan(PROGRAMS / "waits_for_a_value.py")
+    assert done.returncode == 1
+    assert "waits_for_a_value.py:5 has read 1000 values of a device that computes nothing" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_script_of_a_group_without_its_size() -> None:
     done = run_plan(PROGRAMS / "needs_a_group.py")
     assert done.returncode == 1

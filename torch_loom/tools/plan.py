@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 OPTIONS = "TORCH_LOOM_PLAN_OPTIONS"
 # Points of a plot: more cannot be seen.
 MAX_POINTS = 600
+MAX_READS = 1000  # of a line: a loop that waits for a value would never end
 MAX_SPANS = 4000
 TOP_OPS = 10
 
@@ -161,6 +162,7 @@ def _main(script: Sequence[str], options: dict[str, Any]) -> int:
             chip=options["chip"], devices=options["devices"], memory=options["memory"]
         ) as plan:
             plan._call_after_steps(count)
+            plan._limit_reads(MAX_READS)
             try:
                 with _group(plan, options):
                     runpy.run_path(script[0], run_name="__main__")

@@ -141,6 +141,7 @@ void bind_clock(py::module_& m) {
   m.def("simulate_time", guarded(&simulate_time), py::arg("describe"), py::arg("kernel_ns"),
         py::arg("move_ns"), py::arg("attributes"));
   m.def("take_value_reads", guarded(&take_value_reads));
+  m.def("limit_value_reads", guarded(&limit_value_reads), py::arg("limit"));
   m.def("stop_simulating_time", guarded([] {
           const py::gil_scoped_release no_gil;
           translated([] { simulated::turn_off(); });

@@ -53,6 +53,7 @@ void warn_at(std::string_view line, std::string text) {
 
 struct ValueReads {
   std::mutex mutex;
+  int64_t limit = 0;                                        // of a line; 0: none
   std::vector<std::pair<std::string_view, int64_t>> lines;  // few: a loop reads at the same lines
 };
 
@@ -66,11 +67,14 @@ void count_value_read(std::string_view line) {
   const std::lock_guard<std::mutex> lock(reads.mutex);
   const auto known = std::find_if(reads.lines.begin(), reads.lines.end(),
                                   [&](const auto& each) { return each.first == line; });
-  if (known != reads.lines.end()) {
-    ++known->second;
-  } else {
+  if (known == reads.lines.end()) {
     reads.lines.emplace_back(line, 1);
+    return;
   }
+  ++known->second;
+  TORCH_CHECK(reads.limit == 0 || known->second <= reads.limit, line, " has read ", reads.limit,
+              " values of a device that computes nothing, and got 0 each time: a loop may be waiting for "
+              "another. Let it end after a number of turns.");
 }
 
 void warn_of_size(const Op& op) {
@@ -224,6 +228,12 @@ std::vector<std::pair<std::string_view, int64_t>> take_value_reads() {
   ValueReads& reads = value_reads();
   const std::lock_guard<std::mutex> lock(reads.mutex);
   return std::exchange(reads.lines, {});
+}
+
+void limit_value_reads(int64_t limit) {
+  ValueReads& reads = value_reads();
+  const std::lock_guard<std::mutex> lock(reads.mutex);
+  reads.limit = limit;
 }
 
 void warn_of_constant() {

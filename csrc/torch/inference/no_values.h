@@ -17,6 +17,9 @@ void warn_of_constant();
 // The lines of Python that have read such values since the last call, and how often each did, in the order of
 // their first reads. Lines live as long as the process.
 std::vector<std::pair<std::string_view, int64_t>> take_value_reads();
+// From now on a line that reads more often than that raises an error: a loop that waits for a value would
+// never end. 0: it may.
+void limit_value_reads(int64_t limit);
 
 // A call that may be a check that all elements pass: `all()`, a sum of truth values that equals their number,
 // or `isfinite()`, whose parts are `(x == x) * (abs(x) != inf)`. Programs stop, or take the slower way, where

@@ -407,10 +407,15 @@ class DryRunPlan:
         """Have a callback called after each step; what it raises reaches the program."""
         self._recording.after_step = callback
 
+    def _limit_reads(self, most: int) -> None:
+        """Let a line of the program that reads a value more often than that raise an error."""
+        _C.limit_value_reads(most)
+
     def _figures(self) -> list[tuple[int, int]]:
         return _peaks() if self._peaks is None else self._peaks
 
     def _end(self) -> None:
+        _C.limit_value_reads(0)
         self._peaks = _peaks()
         self._fractions = [_C.memory_fraction(index) for index in range(self.num_devices)]
         self._end_ns = self._recording.now_ns()
