@@ -39,6 +39,7 @@ def test_all_other_tests_of_ops_and_devices(tmp_path: Path) -> None:
         "tests/device/test_pool_checkpoints.py",
         "tests/device/test_plan.py::test_libraries_take_a_workspace_for_each_thread_and_stream",
         "tests/device/test_plan.py::test_models_larger_than_this_machine_cost_nothing",
+        "tests/device/test_plan_batches.py",
         "tests/device/test_profiler.py",
         "tests/device/test_sanitizer_classes.py",
         "tests/device/test_sync_debug.py",

@@ -14,6 +14,6 @@ pytestmark = pytest.mark.long
 
 @pytest.mark.parametrize("name", ["replayed", "refused", "pooled"])
 def test_runtime_library(name: str, tmp_path: Path) -> None:
-    function = getattr(library_of("graphs", tmp_path), name)
+    function = getattr(library_of("captured_graphs", tmp_path), name)
     function.restype = ctypes.c_char_p
     assert function() is None
