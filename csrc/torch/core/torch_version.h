@@ -17,6 +17,15 @@
 #error "torch-loom does not know PyTorch 2.16 and later: TORCH_LOOM_ANY_TORCH=1 tries"
 #endif
 
+// The last parameter of c10_cuda_check_implementation(): a log of the error, since 2.14.
+#if LOOM_TORCH_AT_LEAST(14)
+#define LOOM_HAS_ERROR_LOG 1
+#define LOOM_ERROR_LOG , CUDAErrorLogCapture*
+#else  // ends with 2.13
+#define LOOM_HAS_ERROR_LOG 0
+#define LOOM_ERROR_LOG
+#endif
+
 namespace loom::glue {
 
 // How kernels of `_scaled_grouped_mm_v2` take the scales: as one of structured ops since 2.14.

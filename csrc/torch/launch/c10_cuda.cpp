@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "torch/core/device.h"
+#include "torch/core/torch_version.h"
 #include "torch/launch/launch.h"
 #include "torch/memory/allocator.h"
 
@@ -118,8 +119,12 @@ std::optional<DeviceIndex> getDeviceIndexWithPrimaryContext() {
 
 // --- errors ---
 
+#if LOOM_HAS_ERROR_LOG
+CUDAErrorLogCapture::CUDAErrorLogCapture() noexcept = default;
+std::string CUDAErrorLogCapture::get_error_log_suffix() noexcept { return {}; }
+#endif
 void c10_cuda_check_implementation(const int32_t error, const char* file, const char* function,
-                                   const uint32_t line, const bool) {
+                                   const uint32_t line, const bool LOOM_ERROR_LOG) {
   if (error == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();
