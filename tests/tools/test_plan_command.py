@@ -250,24 +250,14 @@ def test_a_script_that_ends_before_a_step_has_no_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_script_that_ends_in_failure_has_no_plan() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(PROGRAMS / "ends_in_failure.py")],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run_plan(PROGRAMS / "ends_in_failure.py")
     assert done.returncode == 5
     assert "ended with status 5" in done.stderr
 
 
 @pytest.mark.slow
 def test_a_script_that_ends_on_a_value_says_which() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch_loom.tools.cli", "plan", str(PROGRAMS / "ends_on_a_zero.py")],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run_plan(PROGRAMS / "ends_on_a_zero.py")
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[-3] == "the loss is 0"

@@ -320,13 +320,16 @@ def busy(work: Callable[[], object]) -> Any:
     return result
 
 
-def test_a_gradient_of_two_dtypes_has_the_kernels() -> None:
-    """PyTorch's shape function of `mse_loss_backward` says float32."""
-    for number in (8, 8, 1 << 22):
-        x = torch.ones(number, dtype=torch.bfloat16, device="loom", requires_grad=True)
+@pytest.mark.parametrize(
+    ("dtype", "numbers"), [(torch.bfloat16, (8, 8, 1 << 22)), (torch.float16, (1 << 22, 8))]
+)
+def test_a_gradient_of_two_dtypes_has_the_kernels(dtype: torch.dtype, numbers: tuple[int, ...]) -> None:
+    """PyTorch's shape function of `mse_loss_backward` says float32. Large calls may be the first."""
+    for number in numbers:
+        x = torch.ones(number, dtype=dtype, device="loom", requires_grad=True)
         y = torch.zeros(number, device="loom")
         [gradient] = busy(lambda x=x, y=y: torch.autograd.grad(F.mse_loss(x, y), x))
-        assert gradient.dtype == torch.bfloat16
+        assert gradient.dtype == dtype
         assert gradient[0].item() == 2 / number
 
 

@@ -92,6 +92,16 @@ size_t kind_of(const Op& op, const Lending& lending) {
 
 constexpr size_t kMostTried = size_t{1} << 23;  // bytes
 
+bool mixes_floats(const Lending& lending) {
+  std::optional<c10::ScalarType> first;
+  return std::any_of(lending.loans().begin(), lending.loans().end(), [&](const Loan& loan) {
+    const c10::ScalarType type = loan.alias.scalar_type();
+    if (!c10::isFloatingType(type)) return false;
+    if (!first.has_value()) first = type;
+    return type != *first;
+  });
+}
+
 // What a first run on zeros has shown of a kind of call.
 enum class Kind : uint8_t { kUnknown, kAsSaid, kOfOtherDtypes };
 
@@ -118,9 +128,10 @@ Kinds& kinds() {
 }
 
 // Whether the engine's kernel refuses these dtypes, which shape functions do not know. A kernel that is
-// queued would say so too late. Calls of up to 8 MiB are tried on zeros until a kernel has taken the dtypes;
-// random ops, which would draw numbers, are not. Where the kernel's results have other dtypes than the shape
-// function says (the gradient of a loss whose operands have two), they become the `outputs`.
+// queued would say so too late. Calls of up to 8 MiB (256 where operands have several floating-point dtypes)
+// are tried on zeros until a kernel has taken the dtypes; random ops, which would draw numbers, are not.
+// Where the kernel's results have other dtypes than the shape function says (the gradient of a loss whose
+// operands have two), they become the `outputs`.
 bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending,
                   std::shared_ptr<const InferredOutputs>& outputs, std::string& reason) {
   if (!lending.runs_kernels() || op.has_generator || op.handle.hasTag(at::Tag::nondeterministic_seeded) ||
@@ -132,7 +143,7 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
   if (known == Kind::kAsSaid) return false;
   size_t bytes = bytes_of_stand_ins(lending);
   for (const size_t one : outputs->storage_bytes) bytes += one;
-  if (known == Kind::kUnknown && bytes > kMostTried) return false;
+  if (known == Kind::kUnknown && bytes > (mixes_floats(lending) ? kMostRehearsed : kMostTried)) return false;
   std::string said;
   const auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, said);
   if (shown == nullptr &&
@@ -142,7 +153,10 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
     // Whether the dtypes are why, and not the values.
     return rehearse(op, stack, lending, StandIns::Contents::kOnes, said) == nullptr;
   }
-  if (shown == nullptr) return false;
+  if (shown == nullptr) {
+    reason = said;
+    return known == Kind::kOfOtherDtypes;  // too large to be tried, and the shape function is wrong
+  }
   const bool is_as_said = compare(*outputs, *shown).first != "dtypes";
   // Without elements many kernels are not even looked for.
   const auto& loans = lending.loans();

@@ -42,9 +42,7 @@ cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   try {
     const runtime::StreamRef stream = stream_of(handle->stream);
     expect(stream.device >= 0);
-    const c10::StreamGuard guard(
-        c10::Stream(c10::Stream::UNSAFE,
-                    c10::Device(device_type(), static_cast<c10::DeviceIndex>(stream.device)), stream.id));
+    const c10::StreamGuard guard(torch_stream(stream));
     const c10::InferenceMode no_gradients;
     body();
     return CUBLAS_STATUS_SUCCESS;

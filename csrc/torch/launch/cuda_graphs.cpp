@@ -1,5 +1,6 @@
 // Graphs by CUDA's runtime library: those of torch.cuda.CUDAGraph, captured from any stream of the program.
 // Graphs that are put together node by node, and changes of single nodes, are not there.
+#include <c10/core/StreamGuard.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -23,27 +24,6 @@ struct CUgraphExec_st {
 };
 
 namespace {
-
-// A stream, and its device, are the current ones while it lives.
-class CurrentStream {
- public:
-  explicit CurrentStream(StreamRef stream)
-      : device_(loom::runtime::current_device()),
-        stream_{stream.device, loom::runtime::current_stream(stream.device)} {
-    loom::runtime::set_current_device(stream.device);
-    loom::runtime::set_current_stream(stream.device, stream.id);
-  }
-  ~CurrentStream() {
-    loom::runtime::set_current_stream(stream_.device, stream_.id);
-    loom::runtime::set_current_device(device_);
-  }
-  CurrentStream(const CurrentStream&) = delete;
-  CurrentStream& operator=(const CurrentStream&) = delete;
-
- private:
-  const int device_;
-  const StreamRef stream_;
-};
 
 // The captures under way, by the streams that they began on.
 struct Captures {
@@ -88,7 +68,7 @@ bool have_same_nodes(const LoomGraph& left, const LoomGraph& right) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   return on_stream(handle, [&](StreamRef stream) {
     auto graph = std::make_shared<LoomGraph>(at::GraphImplArgs{/*keep_graph=*/true});
-    const CurrentStream current(stream);
+    const c10::StreamGuard current(torch_stream(stream));
     graph->capture_begin({0, 0}, mode_of(mode));
     const std::lock_guard<std::mutex> lock(captures().mutex);
     captures().graphs[{stream.device, stream.id}] = std::move(graph);
@@ -102,7 +82,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
     const std::shared_ptr<LoomGraph> graph = take_capture(stream);
     was_captured = graph != nullptr;
     if (!was_captured) return;
-    const CurrentStream current(stream);
+    const c10::StreamGuard current(torch_stream(stream));
     graph->capture_end();
     *result = new CUgraph_st{graph};
   });
@@ -119,7 +99,7 @@ cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* result, cudaGraph_t gra
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   if (graph == nullptr) return refuse(cudaErrorInvalidValue);
   return on_stream(handle, [&](StreamRef stream) {
-    const CurrentStream current(stream);
+    const c10::StreamGuard current(torch_stream(stream));
     graph->graph->replay();
   });
 }

@@ -223,6 +223,11 @@ runtime::StreamRef stream_of(const void* handle) {
   return {device, id};
 }
 
+c10::Stream torch_stream(runtime::StreamRef stream) {
+  const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(stream.device));
+  return c10::Stream(c10::Stream::UNSAFE, device, stream.id);
+}
+
 void* handle_of(runtime::StreamRef stream) {
   return stream.id == 0 ? nullptr : translated([&] { return devices().stream(stream.device, stream.id); });
 }

@@ -1,6 +1,8 @@
 // Kernels of CUDA C++ on their way to a stream.
 #pragma once
 
+#include <c10/core/Stream.h>
+
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -44,6 +46,8 @@ bool is_captured_random(uintptr_t address, size_t bytes);
 // The stream that a cudaStream_t names; a device of −1 when there is none. Null and CUDA's two handles for
 // default streams are the current device's default stream.
 runtime::StreamRef stream_of(const void* handle);
+// The same as PyTorch's, for guards.
+c10::Stream torch_stream(runtime::StreamRef stream);
 // The handle of a stream.
 void* handle_of(runtime::StreamRef stream);
 

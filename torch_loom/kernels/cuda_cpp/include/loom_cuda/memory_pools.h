@@ -2,7 +2,7 @@
 // given back at once: a pool keeps nothing, so its settings are kept without effect, and it has no figures.
 #pragma once
 
-#include <stdio.h>
+#include <string.h>
 
 #include "loom_cuda/runtime_api.h"
 
@@ -38,8 +38,7 @@ struct cudaMemAccessDesc {
 };
 struct CUmemPoolHandle_st {
   int device;
-  unsigned long long release_threshold;
-  int reuses[4];
+  unsigned long long settings[cudaMemPoolAttrReleaseThreshold + 1];  // by attribute
 };
 
 namespace loom_cuda {
@@ -67,7 +66,7 @@ static inline cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
 static inline cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   if (pool == nullptr || properties == nullptr) return cudaErrorInvalidValue;
   if (properties->handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
-  *pool = new CUmemPoolHandle_st{properties->location.id, 0, {}};
+  *pool = new CUmemPoolHandle_st{properties->location.id, {}};
   return cudaSuccess;
 }
 static inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
@@ -75,26 +74,21 @@ static inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
   delete pool;
   return cudaSuccess;
 }
+// The release threshold is a 64-bit number, the other settings are ints; figures of use are not there.
 static inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                   void* value) {
   if (pool == nullptr || value == nullptr) return cudaErrorInvalidValue;
   if (attribute > cudaMemPoolAttrReleaseThreshold) return cudaErrorNotSupported;
-  if (attribute == cudaMemPoolAttrReleaseThreshold) {
-    pool->release_threshold = *static_cast<unsigned long long*>(value);
-  } else {
-    pool->reuses[attribute] = *static_cast<int*>(value);
-  }
+  const bool is_wide = attribute == cudaMemPoolAttrReleaseThreshold;
+  memcpy(&pool->settings[attribute], value, is_wide ? sizeof(unsigned long long) : sizeof(int));
   return cudaSuccess;
 }
 static inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                   void* value) {
   if (pool == nullptr || value == nullptr) return cudaErrorInvalidValue;
   if (attribute > cudaMemPoolAttrReleaseThreshold) return cudaErrorNotSupported;
-  if (attribute == cudaMemPoolAttrReleaseThreshold) {
-    *static_cast<unsigned long long*>(value) = pool->release_threshold;
-  } else {
-    *static_cast<int*>(value) = pool->reuses[attribute];
-  }
+  const bool is_wide = attribute == cudaMemPoolAttrReleaseThreshold;
+  memcpy(value, &pool->settings[attribute], is_wide ? sizeof(unsigned long long) : sizeof(int));
   return cudaSuccess;
 }
 static inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
