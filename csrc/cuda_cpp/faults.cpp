@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "cuda_cpp/division.h"
 #include "cuda_cpp/runner.h"
 
 namespace loom::cuda_cpp {
@@ -19,52 +20,12 @@ struct sigaction before_fault, before_division;
 
 #if defined(__x86_64__)
 
-// The length of a signed division's instruction, with its operand; 0: it is something else (Intel's manual,
-// volume 2, chapter 2: prefix, opcode, ModRM, SIB, displacement).
-size_t division_bytes(const uint8_t* code, bool& is_wide) {
-  size_t at = 0;
-  is_wide = (code[at] & 0xf8) == 0x48;
-  if ((code[at] & 0xf0) == 0x40) ++at;
-  if (code[at++] != 0xf7) return 0;
-  const uint8_t form = code[at++];
-  constexpr uint8_t kSigned = 7;
-  if ((form >> 3 & 7) != kSigned) return 0;
-  const unsigned mode = form >> 6, operand = form & 7;
-  if (mode == 3) return at;
-  size_t displacement = mode == 1 ? 1 : mode == 2 ? 4 : 0;
-  if (mode == 0 && operand == 5) displacement = 4;
-  if (operand == 4) {
-    if (mode == 0 && (code[at] & 7) == 5) displacement = 4;
-    ++at;
-  }
-  return at + displacement;
-}
-
-// The smallest number divided by -1 is itself, and nothing is left: so a GPU computes. Division by zero is
-// checked where it is compiled.
-bool has_value(ucontext_t& context) {
-  auto& registers = context.uc_mcontext.gregs;
-  bool is_wide = false;
-  const size_t bytes = division_bytes(reinterpret_cast<const uint8_t*>(registers[REG_RIP]), is_wide);
-  const auto low = static_cast<uint64_t>(registers[REG_RAX]),
-             high = static_cast<uint64_t>(registers[REG_RDX]);
-  const bool is_smallest = is_wide
-                               ? low == uint64_t{1} << 63 && high == ~uint64_t{0}
-                               : static_cast<uint32_t>(low) == 1U << 31 && static_cast<uint32_t>(high) == ~0U;
-  if (bytes == 0 || !is_smallest) return false;
-  registers[REG_RDX] = 0;
-  registers[REG_RIP] += static_cast<greg_t>(bytes);
-  return true;
-}
-
 void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
   context.uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(function);
   context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(stack - 8);  // as at the call of a function
 }
 
 #elif defined(__aarch64__)
-
-bool has_value(ucontext_t&) { return false; }  // no division stops it
 
 void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
   context.uc_mcontext.pc = reinterpret_cast<uintptr_t>(function);
@@ -86,7 +47,8 @@ void hand_on(const struct sigaction& before, int number, siginfo_t* info, void* 
 }
 
 void on_division(int number, siginfo_t* info, void* context) {
-  if (Runner::active() != nullptr && has_value(*static_cast<ucontext_t*>(context))) return;
+  const bool is_division = info->si_code == FPE_INTDIV && Runner::active() != nullptr;
+  if (is_division && finish_division(*static_cast<ucontext_t*>(context))) return;
   hand_on(before_division, number, info, context);
 }
 

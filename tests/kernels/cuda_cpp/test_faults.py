@@ -134,10 +134,32 @@ def test_asserts_traps_and_divisions() -> None:
 
 
 @pytest.mark.long
-def test_the_smallest_number_divided_by_minus_one_is_itself() -> None:
+@pytest.mark.parametrize("checks", ["0", "1"])
+def test_the_smallest_number_divided_by_minus_one_is_itself(
+    checks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_LOOM_CHECK_KERNELS", checks)
     x, y = torch.zeros(1, device="loom"), torch.zeros(8, dtype=torch.int32, device="loom")
     kernel("divides_smallest")((1,), (2,), (x, y, -1))
     assert y.tolist() == [-(2**31), 0, -(2**31), -7] * 2
+
+
+@pytest.mark.long
+def test_divisions_by_zero_go_on_in_builds_without_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_CHECK_KERNELS", "0")
+    x, y = torch.zeros(8, device="loom"), torch.zeros(28, dtype=torch.int64, device="loom")
+    kernel("divides_by_zero")((1,), (1,), (x, y, 7))
+    all_bits, of_32_bits = [-1] * 3, [2**32 - 1] * 3
+    wide = 2**40 + 7
+    assert y.reshape(7, 4).tolist() == [
+        [*all_bits, 10],
+        [*of_32_bits, 10],
+        [255, 255, 255, 10],
+        [*all_bits, 10],
+        [*of_32_bits, 10],
+        [*all_bits, 3 - wide],
+        [*all_bits, wide + 3],
+    ]
 
 
 @pytest.mark.long

@@ -107,6 +107,8 @@ with np.errstate(all="ignore"):
         ("mul24.lo.u32 %0, A, B;", "r", (VA & np.uint64(0xFFFFFF)) * (VB & np.uint64(0xFFFFFF))),
         ("sad.s32 %0, A, B, C;", "r", np.abs(LA - LB) + LC),
         ("div.s32 %0, A, 7;", "r", np.trunc(LA / 7).astype(np.int64)),
+        ("div.s32 %0, A, 0;", "r", np.full_like(LA, -1)),
+        ("rem.u32 %0, A, 0;", "r", np.full_like(LA, -1)),
         ("rem.s32 %0, A, 7;", "r", np.fmod(LA, 7)),
         ("min.s32 %0, A, B;", "r", np.minimum(A, B)),
         ("max.u32 %0, A, B;", "r", np.maximum(UA, UB)),

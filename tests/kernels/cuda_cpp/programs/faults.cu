@@ -57,6 +57,27 @@ __global__ void divides_smallest(const float* x, int* y, int n) {
   y[threadIdx.x * 4 + 3] = (7 + int(x[0])) / n;
 }
 
+// Quotients and rests of all widths, of registers and of memory, after one another so that none is left out.
+template <typename T>
+__device__ long long* divided(T a, T b, const T* kept, long long* y) {
+  volatile T quotient = a / b, rest = (a + 1) % b, other = (a + 2) / kept[threadIdx.x];
+  *y++ = quotient, *y++ = rest, *y++ = other, *y++ = a + 3;
+  return y;
+}
+
+__global__ void divides_by_zero(const float* x, long long* y, int n) {
+  const int zero = static_cast<int>(x[0]);
+  const long long wide = (1LL << 40) + n;
+  const auto kept = reinterpret_cast<const long long*>(x);
+  y = divided<int>(n, zero, reinterpret_cast<const int*>(x), y);
+  y = divided<unsigned>(n, zero, reinterpret_cast<const unsigned*>(x), y);
+  y = divided<unsigned char>(n, zero, reinterpret_cast<const unsigned char*>(x), y);
+  y = divided<short>(n, zero, reinterpret_cast<const short*>(x), y);
+  y = divided<long long>(n, zero, kept, y);
+  y = divided<long long>(-wide, zero, kept, y);
+  y = divided<unsigned long long>(wide, zero, reinterpret_cast<const unsigned long long*>(x), y);
+}
+
 __device__ __noinline__ float deeper(float* kept, int n) {
   volatile float own[256];
   own[n & 255] = kept[0];

@@ -6,7 +6,7 @@
 
 namespace loom {
 
-// Whole numbers. A GPU does not stop at a division by zero; its quotient has all bits set.
+// Whole numbers. A GPU does not stop at a division by zero; quotient and remainder have all bits set.
 template <typename T>
 inline T quotient(T a, T b) {
   if (b == 0) return static_cast<T>(-1);
@@ -15,7 +15,7 @@ inline T quotient(T a, T b) {
 }
 template <typename T>
 inline T remainder(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(-1);
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
 }

@@ -21,15 +21,10 @@ static inline void fail_at(int error, const char* what, const void* data) {
 
 #define LOOM_CUDA_HANDLER(name) \
   extern "C" __attribute__((weak, visibility("hidden"), used)) void __ubsan_handle_##name
-// A GPU returns some number; the host would end the process.
-LOOM_CUDA_HANDLER(divrem_overflow)(void* data, uintptr_t, uintptr_t) {
-  loom_cuda::fail_at(719, "integer division by zero", data);
-}
-LOOM_CUDA_HANDLER(divrem_overflow_abort)(void* data, uintptr_t, uintptr_t) {
-  loom_cuda::fail_at(719, "integer division by zero", data);
-}
-
 #ifdef LOOM_CUDA_CHECKED
+LOOM_CUDA_HANDLER(divrem_overflow)(void* data, uintptr_t, uintptr_t) {
+  if (loom_cuda_in_kernel()) loom_cuda::fail_at(719, "integer division by zero", data);
+}
 LOOM_CUDA_HANDLER(out_of_bounds)(void* data, uintptr_t index) {
   char text[96];
   snprintf(text, sizeof(text), "index %lld is outside of its array", static_cast<long long>(index));
