@@ -21,15 +21,17 @@ from torch_loom import config
 from torch_loom.chips import Chip, load, with_host
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
+from torch_loom.compiler.capture import NotPlainError
 from torch_loom.compiler.frontend import (
     Exported,
     exported,
     folded_of,
+    is_elsewhere,
     live_sources,
     plainly_exported,
     state_of,
 )
-from torch_loom.compiler.ir import value_of
+from torch_loom.compiler.ir import placed, value_of
 from torch_loom.compiler.lowering import changed, plan_data, program_of
 from torch_loom.compiler.onnx.file import is_model
 from torch_loom.compiler.onnx.module import named_errors
@@ -94,12 +96,14 @@ def compile_module(
             one the module returns the loss.
         plans_later: plan where the executable is asked for its plan, and not before it can run: errors of
             placement are raised there. Its program is made for runs, of more constants than an image needs.
+            A module elsewhere is not copied: what is computed of its parameters is.
         options: of :func:`set_configuration_options`, for this call alone; ``numerics``: ``"exact"`` has
             eager's bits, ``"formats"`` the numbers of the chip's data formats. Default: ``"formats"`` where
             an option asks for other numbers than eager's, else ``"exact"``.
 
     Raises:
         CompilerOptionError: an option, break or override that cannot be.
+        NotPlainError: with ``plans_later``, a module elsewhere that needs an export: move it first.
         ExportError: the model branches on values, or has results whose sizes depend on them.
         OnnxError: an ONNX model that cannot be read.
         PlacementError: it does not fit the chip.
@@ -139,7 +143,10 @@ def compile_module(
             progress=progress,
             plans_later=plans_later,
         )
-        executable = _captured(task) or _kept_or_compiled(task, config.compile_cache() if cache else None)
+        executable = _captured(task)
+        if executable is None and plans_later and is_elsewhere(module, place):
+            raise NotPlainError("the module is elsewhere, and only an export can tell what it does")
+        executable = executable or _kept_or_compiled(task, config.compile_cache() if cache else None)
     if plans_later:
         return executable
     executable.plan["model"] = _name_of(module)  # not the cache's: one of another name may have made the same
@@ -330,6 +337,12 @@ def _placed(
     inputs = [n for n in graph.graph.find_nodes(op="placeholder") if n.name not in context.parameters]
     batch = next((int(value_of(n).shape[0]) for n in inputs if value_of(n).dim()), 1)
 
+    # Those of a module elsewhere are still there; what only constants were computed of is not read any more.
+    own = {node.name: node for node in graph.graph.find_nodes(op="placeholder")}
+    tensors = {
+        name: _on(context.parameters[name], task.place) if own[name].users else context.parameters[name]
+        for name in program.tensors
+    }
     folded = folded_of(task.module, task.place, source.sources, context.parameters, *context.folded)
 
     def plan() -> dict[str, Any]:
@@ -338,7 +351,7 @@ def _placed(
 
     return Executable(
         program,
-        {name: context.parameters[name] for name in program.tensors},
+        tensors,
         plan_later or (plan if task.plans_later else plan()),
         {**source.specs, **specs_of(task.module, task.args, task.kwargs), "saved": list(saved)},
         task.place,
@@ -346,6 +359,10 @@ def _placed(
         folded=folded,
         sources=live_sources(source.sources, context.folded[0], folded),
     )
+
+
+def _on(value: torch.Tensor, place: torch.device) -> torch.Tensor:
+    return value if value.device == place else placed(value, place)
 
 
 def _warn_of_copies(module: nn.Module, place: torch.device) -> None:

@@ -25,7 +25,8 @@ from torch import nn
 from torch_loom import config
 from torch_loom.compiler import overrides
 from torch_loom.compiler.fingerprint import fingerprint
-from torch_loom.compiler.frontend import folded_of, live_sources, placed, state_of
+from torch_loom.compiler.frontend import folded_of, live_sources, state_of
+from torch_loom.compiler.ir import placed
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.predicates import Predicate
 from torch_loom.compiler.target import Target

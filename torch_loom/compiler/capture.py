@@ -34,12 +34,17 @@ class NotPlainError(Exception):
 
 
 def captured(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], state: Mapping[str, torch.Tensor]
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    state: Mapping[str, torch.Tensor],
+    device: torch.device,
 ) -> tuple[fx.Graph, dict[str, str], pytree.TreeSpec]:
     """Return the graph, the names in the module by placeholder, and how results are put together.
 
     Args:
-        state: the module's parameters and buffers by name, on the device of the inputs.
+        state: the module's parameters and buffers by name.
+        device: where the graph has them and the inputs, wherever they are.
 
     Raises:
         NotPlainError: the module looks at values, changes itself, computes with tensors which are no
@@ -50,7 +55,7 @@ def captured(
     values: dict[str, torch.Tensor] = {}
     with FakeTensorMode() as mode:
         mode.cache_enabled = False  # the recorder is one
-        recorder = _Recorder(mode)
+        recorder = _Recorder(mode, device)
         for number, (name, tensor) in enumerate(state.items()):
             if id(tensor) not in fakes:
                 fakes[id(tensor)] = recorder.placeholder(f"p_{number}", tensor)
@@ -78,8 +83,9 @@ class _Recorder(SchemaCheckMode):
     of operands of some shapes is asked once: equal layers take the results of the first.
     """
 
-    def __init__(self, mode: FakeTensorMode) -> None:
+    def __init__(self, mode: FakeTensorMode, device: torch.device) -> None:
         TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
+        self._device = device
         self.graph = fx.Graph()
         self._mode = mode
         self._nodes: dict[int, _Noted] = {}
@@ -90,7 +96,7 @@ class _Recorder(SchemaCheckMode):
         """Add a placeholder, and return what stands for the tensor in the forward."""
         if type(tensor) not in (torch.Tensor, nn.Parameter) or tensor.layout is not torch.strided:
             raise NotPlainError(f"a {type(tensor).__name__} of the layout {tensor.layout}")
-        shown = _shown_tensor(tensor)
+        shown = _shown_tensor(tensor)._replace(device=self._device)
         fake = self._made(shown).requires_grad_(tensor.requires_grad)
         fake._is_param = isinstance(tensor, nn.Parameter)
         node = self.graph.create_node("placeholder", name, name=name)

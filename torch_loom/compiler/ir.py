@@ -131,3 +131,12 @@ def module_of(node: fx.Node) -> str:
     for entry in stack.values():
         path = str(entry[0] if isinstance(entry, tuple) else entry)
     return path.removeprefix("L['self'].").removeprefix("L['self']")
+
+
+def placed(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a parameter or a buffer on a device, apart from autograd's graph.
+
+    It still says whether it requires a gradient: ATen's products of matrices choose their kernels by that, so
+    without it the last bits would not be eager's.
+    """
+    return tensor.detach().to(device).requires_grad_(tensor.requires_grad)

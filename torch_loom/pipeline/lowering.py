@@ -40,9 +40,33 @@ def place_modules(
     Parameters that modules share stay shared in the copies. Until the compiler takes a stage's graph, modules
     run op by op on the device: PyTorch's own numbers, exact in each dtype.
     """
+    with torch.inference_mode(False):  # whose tensors could not be trained later
+        return _place(modules, devices, keep)
+
+
+def _place(modules: list[nn.Module], devices: Sequence[torch.device], keep: bool) -> list[nn.Module]:
     made = {} if keep else {**_empty_copies(modules), **_copies(modules, devices)}
     placed = modules if keep else copy.deepcopy(modules, made)
     return [module.to(device) for module, device in zip(placed, devices, strict=True)]
+
+
+def has_scripts(modules: list[nn.Module]) -> bool:
+    """Whether TorchScript holds the parts of a module."""
+    return any(isinstance(inner, torch.jit.ScriptModule) for module in modules for inner in module.modules())
+
+
+def sketches(modules: list[nn.Module]) -> list[nn.Module]:
+    """Return modules of the same parts and modes, to be traced: they share values and attributes with these."""
+    made: dict[nn.Module | None, nn.Module] = {}
+    for one in (inner for module in modules for inner in module.modules()):
+        made[one] = copied = object.__new__(type(one))  # a class may ask its own for arguments
+        own = copied.__dict__ = dict(one.__dict__)
+        for name in ("_parameters", "_buffers"):
+            own[name] = dict(own[name])
+    for copied in made.values():
+        parts = copied._modules.items()
+        copied.__dict__["_modules"] = {name: made.get(part) for name, part in parts}
+    return [made[module] for module in modules]
 
 
 def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[int, Any]:

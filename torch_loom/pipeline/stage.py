@@ -16,7 +16,14 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_loom.errors import PipelineError
 from torch_loom.pipeline.links import END, Feed, Links
-from torch_loom.pipeline.lowering import StageParameters, named_parameters, place_modules, spread
+from torch_loom.pipeline.lowering import (
+    StageParameters,
+    has_scripts,
+    named_parameters,
+    place_modules,
+    sketches,
+    spread,
+)
 from torch_loom.pipeline.report import MAX_SPANS, Span
 from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
 
@@ -48,7 +55,8 @@ class Stage:
         more_devices: that share the modules with ``device``, in order; parameters stay where their module is.
         recompute: keep only the inputs of a micro-batch in training; its backward computes the rest again.
         compiled: called with inputs, their names and whether it is training; returns the outputs, or None:
-            the modules run.
+            the modules run. The device's copies of values are then made where something first asks for the
+            modules or their parameters: a compiled inference has constants of its own.
         chosen: the place of the module that runs alone, until ``choose`` says another; None: all, in order.
     """
 
@@ -84,16 +92,13 @@ class Stage:
         self._adapt = adapt
         self.numbers = numbers
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
-        losses = [loss] if isinstance(loss, nn.Module) else []
+        self._names, self._loss = list(given), loss
         self._places = spread(len(given), self.devices)
-        places = [*self._places, *(self._places[-1:] * len(losses))]
-        placed = place_modules([*given.values(), *losses], places, keep=keep_modules)
-        self.modules = dict(zip(given, placed, strict=False))
-        self.loss: Loss | None = placed[-1] if losses else loss
-        named = named_parameters(self.modules)
-        if losses:
-            named.update({f"loss.{name}": value for name, value in placed[-1].named_parameters()})
-        self.parameters = StageParameters(named)
+        self._taking = threading.RLock()
+        self._given = [*given.values(), *([loss] if isinstance(loss, nn.Module) else [])]
+        self.has_values = compiled is None or keep_modules or has_scripts(self._given)
+        """Whether the values of the modules are on the device."""
+        self._hold(self._placed(keep_modules) if self.has_values else sketches(self._given))
         self.optimizer: Any = None
         self.scheduler: Any = None
         self.links: Links | None = None
@@ -110,13 +115,61 @@ class Stage:
         self._count = {"F": 0, "B": 0, "O": 0, "G": 0}
 
     @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The modules by name, with values of the device's own."""
+        return self.take_values()._modules
+
+    @property
+    def loss(self) -> Loss | None:
+        """The loss; a module has values of the device's own."""
+        return self.take_values()._loss
+
+    @loss.setter
+    def loss(self, loss: Loss | None) -> None:
+        self.take_values()._loss = loss
+
+    @property
+    def parameters(self) -> StageParameters:
+        """The parameters of modules and loss, on the device."""
+        return self.take_values()._parameters
+
+    def take_values(self) -> Stage:
+        """Copy the modules' values to the device, if that is still to be done; return the stage."""
+        if not self.has_values:
+            with self._taking:
+                if not self.has_values:
+                    self._copy_values()
+        return self
+
+    def _copy_values(self) -> None:
+        self._hold(self._placed(keep=False))
+        self.has_values = True
+        if self._modes is not None:
+            self._modes = None
+            self.prepare(training=False)
+
+    def _placed(self, keep: bool) -> list[nn.Module]:
+        loss_places = self._places[-1:] * (len(self._given) - len(self._places))
+        return place_modules(self._given, [*self._places, *loss_places], keep=keep)
+
+    def _hold(self, every: list[nn.Module]) -> None:
+        """Run these: the modules, and the loss where it is one."""
+        self._modules = dict(zip(self._names, every, strict=False))
+        named = named_parameters(self._modules)
+        if len(every) > len(self._names):
+            self._loss = every[-1]
+            named.update({f"loss.{name}": value for name, value in every[-1].named_parameters()})
+        self._parameters = StageParameters(named)
+
+    @property
     def num_alive(self) -> int:
         """How many forwards wait for their backward."""
         return len(self._alive)
 
     def prepare(self, training: bool) -> None:
         """Make ready for a run: modules in evaluation mode for inference, an optimizer for training."""
-        every = [m for module in self.modules.values() for m in module.modules()]
+        modules = self.modules if training else self._modules
+        every = [m for module in modules.values() for m in module.modules()]
         # Autograd refuses to overwrite a leaf, which the inputs of a stage are.
         self._copies_inputs = any(getattr(module, "inplace", False) for module in every)
         if training:
@@ -310,9 +363,13 @@ class Stage:
         """Let only the module of this place run, instead of the previously chosen module."""
         self.chosen = place
 
-    def chosen_modules(self) -> list[nn.Module]:
-        """Return the modules that run, in order."""
-        every = list(self.modules.values())
+    def chosen_modules(self, *, with_values: bool = True) -> list[nn.Module]:
+        """Return the modules that run, in order.
+
+        Args:
+            with_values: on the device; False: their values may still be the program's, to be read only.
+        """
+        every = list((self.modules if with_values else self._modules).values())
         return every if self.chosen is None else [every[self.chosen]]
 
     def lost(self) -> PipelineError | None:

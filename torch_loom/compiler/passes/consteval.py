@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from torch_loom.compiler.calls import part_of
-from torch_loom.compiler.ir import computes, facts
+from torch_loom.compiler.ir import computes, facts, placed
 from torch_loom.compiler.passes.runner import Context
 
 
@@ -21,6 +21,7 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
         return graph
     known = {name: one for name, one in context.parameters.items() if name not in context.updated}
     folded, evaluated = [], []
+    inner: set[fx.Node] = set()
     with torch.no_grad():
         for node in graph.graph.nodes:
             if node.op != "call_function" or not _can_fold(node, known):
@@ -29,7 +30,10 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
             evaluated.append(node)
             if computes(node) and isinstance(known[node.name], torch.Tensor):
                 folded.append(node)
-    inner = set(folded)
+                inner.add(node)
+            for source in node.all_input_nodes:
+                if source in inner and inner.issuperset(source.users):
+                    known[source.name] = None  # its memory is the next one's
     # Only those that something else reads; the others go with their users.
     kept = [node for node in folded if not all(user in inner for user in node.users)]
     context.folded = (part_of(graph.graph, kept), [f"const_{node.name}" for node in kept])
@@ -62,9 +66,15 @@ def _can_fold(node: fx.Node, known: dict[str, Any]) -> bool:
 
 
 def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
+    def value(one: fx.Node) -> Any:
+        if one.op != "placeholder":
+            return known[one.name]
+        # Of a module elsewhere the device has a copy as long as something is computed of it.
+        return placed(known[one.name], one.meta["val"].device)
+
     args: Any
     kwargs: Any
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda one: known[one.name])
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 

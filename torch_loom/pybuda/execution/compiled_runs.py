@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from torch_loom import config
+from torch_loom.compiler.capture import NotPlainError
 from torch_loom.config import settings
 from torch_loom.errors import LoomError
 from torch_loom.image.executable import Executable
@@ -37,6 +39,7 @@ class CompiledRuns:
     def __init__(self, device: ChipDevice) -> None:
         self._device = device
         self._programs: dict[Any, Callable[..., list[Any]] | None] = {}
+        self._had_values = False
         self.reason = ""
 
     def __call__(
@@ -53,21 +56,34 @@ class CompiledRuns:
         if not self._device.emulates() or (training and not _is_mixed()):
             return None
         stage = self._device.make_stage()
-        modes = tuple(module.training for module in stage.chosen_modules())
+        modules = stage.chosen_modules(with_values=training)
+        if stage.has_values != self._had_values:
+            # What was compiled of the program's values would not see what changes on the device.
+            self._programs, self._had_values = {}, stage.has_values
+        modes = tuple(module.training for module in modules)
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
         if key not in self._programs:
-            self._programs[key] = self._made(inputs, names, training)
+            try:
+                self._programs[key] = self._made(modules, inputs, names, training)
+            except NotPlainError:
+                stage.take_values()
+                return self.prepare(inputs, names, training)
         return self._programs[key]
 
     def _made(
-        self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool
+        self,
+        modules: list[nn.Module],
+        inputs: tuple[torch.Tensor, ...],
+        names: tuple[str, ...] | None,
+        training: bool,
     ) -> Callable[..., list[Any]] | None:
-        self.reason = self._refusal(training)
+        self.reason = self._refusal(modules, training)
         made: Executable | None = None
-        modules = self._device.make_stage().chosen_modules()
         if not self.reason:
             try:
                 made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
+            except NotPlainError:
+                raise
             except LoomError as error:
                 self.reason = str(error).partition("\n")[0]
             except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
@@ -85,9 +101,9 @@ class CompiledRuns:
             )
         return None if made is None else lambda *given: made.run_flat(given)
 
-    def _refusal(self, training: bool) -> str:
+    def _refusal(self, modules: list[nn.Module], training: bool) -> str:
         stage = self._device.make_stage()
-        modules = [inner for module in stage.chosen_modules() for inner in module.modules()]
+        every = [inner for module in modules for inner in module.modules()]
         if self._device.device_mode is DeviceMode.RunOnly:
             return "it is an image already"
         if training and stage.recompute:
@@ -96,9 +112,9 @@ class CompiledRuns:
             return "the modules are on several chips"
         if config.value(settings.NUMERICS) != "fast":
             return "TORCH_LOOM_NUMERICS asks for the sums of silicon"
-        if any(map(_takes_position, modules)):
+        if any(map(_takes_position, every)):
             return "a module is told its position"
-        if any(isinstance(module, BudaRunner) and module.is_watched for module in modules):
+        if any(isinstance(module, BudaRunner) and module.is_watched for module in every):
             return "values of ops are kept"
         if len(self._programs) >= MAX_PROGRAMS:
             return f"there are programs for {MAX_PROGRAMS} shapes already"
@@ -111,6 +127,6 @@ def _is_mixed() -> bool:
     return bool(given.amp_properties) or given.amp_level == 2
 
 
-def _takes_position(module: torch.nn.Module) -> bool:
+def _takes_position(module: nn.Module) -> bool:
     own = module.buda if isinstance(module, BudaRunner) else module
     return callable(getattr(own, "set_position", None))

@@ -59,17 +59,21 @@ def compiled(
     Args:
         inputs: of one micro-batch; shapes are enough where ``more`` does not ask for numbers.
         names: of the inputs, where they are given by name.
-        modules: on the device, in place of copies of the placed ones; what changes in them is seen.
+        modules: in place of copies of the placed ones; moved to the device, unless ``more`` has
+            ``plans_later``. What changes in them there is seen.
         training: in the mode that the modules are in, with formats for gradients, nothing folded.
         more: options of :func:`torch_loom.compile` that come before the configuration's.
 
     Raises:
         LoomError: the compiler refuses the modules or the options.
+        NotPlainError: with ``plans_later``, modules elsewhere that need an export.
     """
     config = _get_global_compiler_config()
     stage = device.make_stage()
     place = device.torch_device()
-    whole = InOrder(modules or device.reference_stage().chosen_modules()).to(place)
+    whole = InOrder(modules or device.reference_stage().chosen_modules())
+    if not more.get("plans_later"):
+        whole.to(place)
     whole.training = training
     if not training:
         whole.eval()
