@@ -56,7 +56,7 @@ def has_scripts(modules: list[nn.Module]) -> bool:
 
 
 def sketches(modules: list[nn.Module]) -> list[nn.Module]:
-    """Return modules of the same parts and modes, to be traced: they share values and attributes with these."""
+    """Return modules of the same parts and modes that share all values with these, to be traced."""
     made: dict[nn.Module | None, nn.Module] = {}
     for one in (inner for module in modules for inner in module.modules()):
         made[one] = copied = object.__new__(type(one))  # a class may ask its own for arguments
