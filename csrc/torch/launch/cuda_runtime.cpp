@@ -13,10 +13,6 @@ namespace loom::glue {
 
 namespace {
 
-bool is_device(int device) { return device >= 0 && device < devices().device_count(); }
-
-const runtime::Device& current() { return devices().device(runtime::current_device()); }
-
 // Whether a copy needs no stream: neither side is on a device.
 bool is_on_host(const void* address) {
   return devices().locate(address).kind != driver::AddressKind::kDevice;
@@ -32,10 +28,6 @@ void copy_bytes(runtime::StreamRef stream, void* to, const void* from, size_t by
   runtime::copy(stream, to, from, bytes);
 }
 
-int clock_khz(const runtime::Chip& chip) { return static_cast<int>(chip.clock_mhz * 1000); }
-
-constexpr size_t kReserved = 1024;  // shared memory of a block that CUDA keeps for itself
-
 }  // namespace
 
 }  // namespace loom::glue
@@ -47,157 +39,6 @@ cudaError_t cudaGetLastError() { return static_cast<cudaError_t>(take_last_error
 cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(peek_last_error()); }
 const char* cudaGetErrorString(cudaError_t error) { return error_text(error); }
 const char* cudaGetErrorName(cudaError_t error) { return error_name(error); }
-
-// --- devices ---
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = device_count();
-  return *count > 0 ? cudaSuccess : refuse(cudaErrorNoDevice);
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = loom::runtime::current_device();
-  return cudaSuccess;
-}
-cudaError_t cudaSetDevice(int device) {
-  if (!is_device(device)) return refuse(cudaErrorInvalidDevice);
-  loom::runtime::set_current_device(device);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSynchronize() {
-  return numbered([] { loom::runtime::synchronize_device(current().logical); });
-}
-cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (!is_device(device)) return refuse(cudaErrorInvalidDevice);
-  const loom::runtime::Device& own = devices().device(device);
-  const loom::runtime::Chip& chip = own.chip();
-  *properties = {};
-  std::strncpy(properties->name, chip.description.c_str(), sizeof(properties->name) - 1);
-  properties->totalGlobalMem = static_cast<size_t>(own.config().memory_bytes);
-  properties->sharedMemPerBlock = kUsualSharedBytes;
-  properties->sharedMemPerBlockOptin = max_shared_bytes(device);
-  properties->sharedMemPerMultiprocessor = max_shared_bytes(device) + kReserved;
-  properties->reservedSharedMemPerBlock = kReserved;
-  properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
-  properties->warpSize = loom::cuda_cpp::kWarp;
-  properties->maxThreadsPerBlock = loom::cuda_cpp::kMaxThreads;
-  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
-  properties->maxThreadsDim[2] = 64;
-  properties->maxGridSize[0] = 0x7FFFFFFF;
-  properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-  properties->clockRate = clock_khz(chip);
-  properties->totalConstMem = 65536;
-  properties->major = chip.capability_major;
-  properties->minor = chip.capability_minor;
-  properties->textureAlignment = 512;
-  properties->multiProcessorCount = chip.num_cores;
-  properties->maxThreadsPerMultiProcessor = 2048;
-  properties->maxBlocksPerMultiProcessor = 32;
-  properties->unifiedAddressing = properties->concurrentKernels = properties->cooperativeLaunch = 1;
-  properties->canMapHostMemory = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp all;
-  if (const cudaError_t error = cudaGetDeviceProperties(&all, device); error != cudaSuccess) return error;
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = all.maxThreadsPerBlock;
-      break;
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY:
-    case cudaDevAttrMaxBlockDimZ:
-      *value = all.maxThreadsDim[attribute - cudaDevAttrMaxBlockDimX];
-      break;
-    case cudaDevAttrMaxGridDimX:
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-      *value = all.maxGridSize[attribute - cudaDevAttrMaxGridDimX];
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(all.sharedMemPerBlock);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(all.sharedMemPerBlockOptin);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(all.sharedMemPerMultiprocessor);
-      break;
-    case cudaDevAttrReservedSharedMemoryPerBlock:
-      *value = static_cast<int>(all.reservedSharedMemPerBlock);
-      break;
-    case cudaDevAttrTotalConstantMemory:
-      *value = static_cast<int>(all.totalConstMem);
-      break;
-    case cudaDevAttrWarpSize:
-      *value = all.warpSize;
-      break;
-    case cudaDevAttrMaxRegistersPerBlock:
-    case cudaDevAttrMaxRegistersPerMultiprocessor:
-      *value = all.regsPerBlock;
-      break;
-    case cudaDevAttrClockRate:
-      *value = all.clockRate;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = all.multiProcessorCount;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = all.maxThreadsPerMultiProcessor;
-      break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-      *value = all.maxBlocksPerMultiProcessor;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = all.major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = all.minor;
-      break;
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrCooperativeLaunch:
-      *value = 1;
-      break;
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
-    case cudaDevAttrL2CacheSize:
-    case cudaDevAttrMemoryClockRate:
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = 0;
-      break;
-    default:
-      return refuse(cudaErrorInvalidValue);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = loom::runtime::kHighestPriority;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
-cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
-  *value = loom::cuda_cpp::Fiber::kStackBytes;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
-cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  if (!is_device(device) || !is_device(peer)) return refuse(cudaErrorInvalidDevice);
-  *can = device != peer && devices().device(device).driver().info().peer_access;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
-cudaError_t cudaProfilerStart() { return cudaSuccess; }
-cudaError_t cudaProfilerStop() { return cudaSuccess; }
 
 // --- memory ---
 
@@ -354,6 +195,8 @@ cudaError_t loom_cuda_capture_info(cudaStream_t handle, cudaStreamCaptureStatus*
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return cudaSuccess; }
+
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   struct Call {
     cudaHostFn_t function;
@@ -426,40 +269,4 @@ cudaError_t cudaUserObjectCreate(cudaUserObject_t*, void*, cudaHostFn_t, unsigne
 cudaError_t cudaUserObjectRelease(cudaUserObject_t, unsigned) { return refuse(cudaErrorNotSupported); }
 cudaError_t cudaGraphRetainUserObject(cudaGraph_t, cudaUserObject_t, unsigned, unsigned) {
   return refuse(cudaErrorNotSupported);
-}
-
-// --- functions of the device ---
-
-int loom_cuda_check_function_attribute(cudaFuncAttribute attribute, int value) {
-  devices();
-  const size_t most = max_shared_bytes(loom::runtime::current_device());
-  const bool is_too_large = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-                            (value < 0 || static_cast<size_t>(value) > most);
-  if (is_too_large) return set_last_error(cudaErrorInvalidValue);
-  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
-    allow_shared_bytes(static_cast<size_t>(value));
-  return cudaSuccess;
-}
-void loom_cuda_function_attributes(cudaFuncAttributes* attributes) {
-  *attributes = {};
-  attributes->maxThreadsPerBlock = loom::cuda_cpp::kMaxThreads;
-  attributes->numRegs = 32;
-  attributes->maxDynamicSharedSizeBytes = static_cast<int>(kUsualSharedBytes);
-  attributes->ptxVersion = attributes->binaryVersion =
-      10 * current().chip().capability_major + current().chip().capability_minor;
-}
-// As threads and shared memory allow; what registers would allow is not known.
-int loom_cuda_blocks_per_core(int* blocks, int block_threads, size_t shared_bytes) {
-  cudaDeviceProp all;
-  if (const cudaError_t error = cudaGetDeviceProperties(&all, loom::runtime::current_device());
-      error != cudaSuccess)
-    return error;
-  *blocks = 0;
-  if (block_threads <= 0) return refuse(cudaErrorInvalidValue);
-  if (block_threads > all.maxThreadsPerBlock || shared_bytes > all.sharedMemPerBlockOptin) return cudaSuccess;
-  const int warps = (block_threads + all.warpSize - 1) / all.warpSize;
-  const int by_threads = all.maxThreadsPerMultiProcessor / all.warpSize / warps;
-  const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor / (shared_bytes + kReserved));
-  *blocks = std::min({by_threads, by_memory, all.maxBlocksPerMultiProcessor});
-  return cudaSuccess;
 }

@@ -28,6 +28,9 @@ cudaError_t numbered(F&& body) {
   }
 }
 
+inline bool is_device(int device) { return device >= 0 && device < devices().device_count(); }
+inline const runtime::Device& current() { return devices().device(runtime::current_device()); }
+
 inline cudaError_t refuse(cudaError_t error) { return static_cast<cudaError_t>(set_last_error(error)); }
 
 // Calls `body` with a stream, unless there is none of this handle.

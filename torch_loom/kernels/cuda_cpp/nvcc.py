@@ -17,11 +17,13 @@ from pathlib import Path
 
 from torch_loom import config
 from torch_loom.config import settings
+from torch_loom.kernels.cuda_cpp import program
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 INCLUDE = Path(__file__).with_name("include")
 _CUDA_SUFFIXES = (".cu", ".cuh")
+_HOST_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C", ".c")
 
 # Options of nvcc that mean nothing here, and take the next word or none.
 _IGNORED_WITH_VALUE = {
@@ -97,6 +99,7 @@ class Command:
     """What nvcc was asked for.
 
     Attributes:
+        toolkit: the folder of :mod:`~torch_loom.kernels.cuda_cpp.toolkit`, for its libraries.
         sources: files to compile, or to link.
         output: where the result goes.
         compiles, links: whether objects, or a shared library, are to be made.
@@ -107,6 +110,7 @@ class Command:
         is_relocatable: whether variables of the device are known to other sources.
     """
 
+    toolkit: str | None = None
     sources: list[str] = field(default_factory=list)
     output: str | None = None
     compiles: bool = False
@@ -160,6 +164,8 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         command.is_checked = True
     elif word == "--loom-races":
         command.is_checked = command.finds_races = True
+    elif word.startswith("--loom-toolkit="):
+        command.toolkit = word.partition("=")[2]
     elif word in ("-o", "--output-file"):
         command.output = value()
     elif word in ("-c", "--compile"):
@@ -291,17 +297,11 @@ def main(arguments: Sequence[str]) -> int:
         command = parse(arguments)
         if not command.sources:
             raise ValueError("no source is given")
-        for source in command.sources:
-            is_cuda = Path(source).suffix in _CUDA_SUFFIXES
-            if command.compiles:
-                output = Path(command.output or Path(source).with_suffix(".o").name)
-                if is_cuda:
-                    compile_source(source, output, command)
-                else:
-                    options = ["-fPIC", *command.compile, *command.preprocess, "-isystem", str(INCLUDE)]
-                    _run([*compiler().split(), "-c", *options, source, "-o", str(output)])
-        if not command.compiles:
-            return _link(command)
+        if command.compiles:
+            for source in command.sources:
+                _compile(source, Path(command.output or Path(source).with_suffix(".o").name), command)
+        else:
+            _link(command)
     except (RefusedError, ValueError) as error:
         print(error if isinstance(error, RefusedError) else f"nvcc: {error}", file=sys.stderr)
         return 2
@@ -319,27 +319,36 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _link(command: Command) -> int:
+def _compile(source: str, output: Path, command: Command) -> None:
+    if Path(source).suffix in _CUDA_SUFFIXES:
+        compile_source(source, output, command)
+        return
+    options = ["-fPIC", *command.compile, *command.preprocess, "-isystem", str(INCLUDE)]
+    _run([*compiler().split(), "-c", *options, source, "-o", str(output)])
+
+
+def _link(command: Command) -> None:
+    if not command.links and command.toolkit is None:
+        raise ValueError(
+            "only libraries are made where torch-loom's toolkit is not known: call its bin/nvcc "
+            "(torch.utils.cpp_extension.CUDA_HOME under the name cuda), or build with -shared"
+        )
     with tempfile.TemporaryDirectory(prefix="loom-nvcc-") as folder:
         inputs = []
         for number, source in enumerate(command.sources):
             inputs.append(source)
-            if Path(source).suffix in _CUDA_SUFFIXES:
+            if Path(source).suffix in (*_CUDA_SUFFIXES, *_HOST_SUFFIXES):
                 inputs[-1] = str(Path(folder) / f"{number}.o")
-                compile_source(source, Path(inputs[-1]), command)
-        shared = ["-shared"] if command.links else []
-        options = [*shared, *command.compile, *command.link, "-o", command.output or "a.out"]
-        try:
-            _run([*compiler().split(), *inputs, *options])
-        except subprocess.CalledProcessError:
-            if not command.links:
-                print(
-                    "torch-loom's nvcc makes libraries for processes that have imported torch_loom, and no "
-                    "programs: build with -shared, or as an extension of PyTorch",
-                    file=sys.stderr,
-                )
-            raise
-    return 0
+                _compile(source, Path(inputs[-1]), command)
+        runtime = [] if command.toolkit is None else [f"-L{command.toolkit}/lib64", "-lcudart"]
+        output = Path(command.output or "a.out")
+        library = output if command.links else Path(folder) / "program.so"
+        options = ["-shared", *command.compile, *command.link, *runtime, "-o", str(library)]
+        if not command.links:
+            options.append("-Wl,-z,defs")  # a program lacks nothing
+        _run([*compiler().split(), *inputs, *options])
+        if not command.links:
+            program.write(library, output)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,10 @@ from torch_loom import config
 from torch_loom.kernels.cuda_cpp.nvcc import INCLUDE
 
 # Libraries of PyTorch's and NVIDIA's whose functions the extension module has.
-_LIBRARIES = ("cudart", "cudart_static", "c10_cuda", "torch_cuda", "cuda", "nvrtc")
+_LIBRARIES = (
+    *("cudart", "cudart_static", "cudadevrt", "c10_cuda", "torch_cuda", "cuda", "cublas", "nvrtc"),
+    "nvToolsExt",
+)
 
 
 def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
@@ -36,7 +39,8 @@ def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
     nvcc = (
         "#!/bin/sh\n"
         f"PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}} TORCH_DEVICE_BACKEND_AUTOLOAD=0 "
-        f'exec {shlex.quote(sys.executable)} -m torch_loom.kernels.cuda_cpp.nvcc{checked} "$@"\n'
+        f"exec {shlex.quote(sys.executable)} -m torch_loom.kernels.cuda_cpp.nvcc{checked} "
+        '--loom-toolkit="$(dirname "$(dirname "$(readlink -f "$0")")")" "$@"\n'
     )
     digest = hashlib.sha256(f"{nvcc}\0{library}".encode()).hexdigest()[:16]
     folder = config.kernel_cache() / f"cuda-{digest}"

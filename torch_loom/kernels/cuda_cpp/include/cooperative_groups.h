@@ -152,13 +152,44 @@ class thread_block_tile {
   static unsigned first() { return loom_cuda::lane() / N * N; }
 };
 
+// Any of the groups of a block.
+class thread_group {
+ public:
+  thread_group(const thread_block&) : mask_(0) {}
+  template <typename Lanes>
+    requires requires(const Lanes& lanes) { lanes.mask(); }
+  thread_group(const Lanes& lanes) : mask_(lanes.mask()) {}
+  void sync() const { is_block() ? thread_block::sync() : lanes().sync(); }
+  unsigned long long thread_rank() const {
+    return is_block() ? thread_block::thread_rank() : lanes().thread_rank();
+  }
+  unsigned long long num_threads() const {
+    return is_block() ? thread_block::num_threads() : lanes().num_threads();
+  }
+  unsigned long long size() const { return num_threads(); }
+
+ private:
+  friend thread_group tiled_partition(const thread_group& parent, unsigned n);
+  bool is_block() const { return mask_ == 0; }
+  coalesced_group lanes() const { return coalesced_group(mask_); }
+  unsigned mask_;  // of its lanes; 0: it is the whole block
+};
+
 template <unsigned N, typename Parent>
 static inline thread_block_tile<N, Parent> tiled_partition(const Parent&) {
   return {};
 }
-static inline coalesced_group tiled_partition(const thread_block&, unsigned n) {
-  const unsigned first = loom_cuda::lane() / n * n;
-  return coalesced_group((n == 32 ? 0xffffffffU : (1U << n) - 1) << first);
+// Its threads in a row, `n` a tile.
+static inline coalesced_group tiled_partition(const coalesced_group& parent, unsigned n) {
+  const unsigned first = parent.thread_rank() / n * n;
+  unsigned mask = 0, rank = 0;
+  for (unsigned left = parent.mask(); left != 0; left &= left - 1, ++rank)
+    if (rank / n == first / n) mask |= left & (0 - left);
+  return coalesced_group(mask);
+}
+inline thread_group tiled_partition(const thread_group& parent, unsigned n) {
+  return tiled_partition(parent.is_block() ? coalesced_group(thread_block_tile<32>::mask()) : parent.lanes(),
+                         n);
 }
 template <typename Group>
 static inline coalesced_group binary_partition(const Group& group, bool predicate) {

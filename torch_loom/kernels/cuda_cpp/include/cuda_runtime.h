@@ -1,4 +1,5 @@
 #pragma once
+#define __CUDA_RUNTIME_H__
 #ifdef __CUDACC__
 #include "loom_cuda/device.h"
 #endif

@@ -8,6 +8,10 @@
 #include "loom_cuda/qualifiers.h"
 #include "loom_cuda/types.h"
 
+// Programs ask by these names whether CUDA's headers are there.
+#define __DRIVER_TYPES_H__
+#define __CUDA_RUNTIME_API_H__
+
 #define CUDART_VERSION 13000
 #define CUDA_VERSION 13000
 #define __CUDART_API_VERSION CUDART_VERSION
@@ -87,6 +91,14 @@ typedef unsigned long long cudaGraphConditionalHandle;
 #define cudaHostRegisterMapped 0x02
 #define cudaMemAttachGlobal 0x01
 #define cudaMemAttachHost 0x02
+#define cudaMemAttachSingle 0x04
+#define cudaDeviceScheduleAuto 0x00
+#define cudaDeviceScheduleSpin 0x01
+#define cudaDeviceScheduleYield 0x02
+#define cudaDeviceScheduleBlockingSync 0x04
+#define cudaDeviceBlockingSync 0x04
+#define cudaDeviceMapHost 0x08
+#define cudaDeviceLmemResizeToMax 0x10
 #define cudaOccupancyDefault 0x00
 #define cudaOccupancyDisableCachingOverride 0x01
 #define cudaIpcMemLazyEnablePeerAccess 0x01
@@ -156,16 +168,30 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerBlock = 8,
   cudaDevAttrTotalConstantMemory = 9,
   cudaDevAttrWarpSize = 10,
+  cudaDevAttrMaxPitch = 11,
   cudaDevAttrMaxRegistersPerBlock = 12,
   cudaDevAttrClockRate = 13,
+  cudaDevAttrTextureAlignment = 14,
+  cudaDevAttrGpuOverlap = 15,
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrKernelExecTimeout = 17,
+  cudaDevAttrIntegrated = 18,
+  cudaDevAttrCanMapHostMemory = 19,
+  cudaDevAttrComputeMode = 20,
+  cudaDevAttrConcurrentKernels = 31,
+  cudaDevAttrEccEnabled = 32,
+  cudaDevAttrPciBusId = 33,
+  cudaDevAttrPciDeviceId = 34,
   cudaDevAttrMemoryClockRate = 36,
   cudaDevAttrGlobalMemoryBusWidth = 37,
   cudaDevAttrL2CacheSize = 38,
   cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+  cudaDevAttrAsyncEngineCount = 40,
   cudaDevAttrUnifiedAddressing = 41,
+  cudaDevAttrPciDomainId = 50,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrStreamPrioritiesSupported = 78,
   cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
   cudaDevAttrMaxRegistersPerMultiprocessor = 82,
   cudaDevAttrManagedMemory = 83,
@@ -173,7 +199,14 @@ enum cudaDeviceAttr {
   cudaDevAttrCooperativeLaunch = 95,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-  cudaDevAttrReservedSharedMemoryPerBlock = 111
+  cudaDevAttrReservedSharedMemoryPerBlock = 111,
+  cudaDevAttrMemoryPoolsSupported = 115
+};
+enum cudaComputeMode {
+  cudaComputeModeDefault = 0,
+  cudaComputeModeExclusive = 1,
+  cudaComputeModeProhibited = 2,
+  cudaComputeModeExclusiveProcess = 3
 };
 struct cudaPointerAttributes {
   enum cudaMemoryType type;
@@ -264,6 +297,10 @@ LOOM_CUDART cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
 LOOM_CUDART cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config);
 LOOM_CUDART cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 LOOM_CUDART cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+LOOM_CUDART cudaError_t cudaDeviceDisablePeerAccess(int peer);
+// How the host waits: there is one way here.
+LOOM_CUDART cudaError_t cudaSetDeviceFlags(unsigned flags);
+LOOM_CUDART cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
 LOOM_CUDART cudaError_t cudaRuntimeGetVersion(int* version);
 LOOM_CUDART cudaError_t cudaDriverGetVersion(int* version);
 LOOM_CUDART cudaError_t cudaProfilerStart(void);
@@ -315,6 +352,9 @@ LOOM_CUDART cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority
 LOOM_CUDART cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags);
 LOOM_CUDART cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
 LOOM_CUDART cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode);
+// Memory of the host and of the device is one.
+LOOM_CUDART cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* address, size_t bytes,
+                                                 unsigned flags);
 LOOM_CUDART cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 LOOM_CUDART cudaError_t cudaEventCreate(cudaEvent_t* event);
 LOOM_CUDART cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
@@ -331,7 +371,11 @@ LOOM_CUDART cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* ad
 LOOM_CUDART cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned flags);
 LOOM_CUDART cudaError_t cudaIpcCloseMemHandle(void* address);
 // Graphs, of captured streams alone.
-enum cudaGraphNodeType { cudaGraphNodeTypeKernel = 0, cudaGraphNodeTypeMemcpy = 1, cudaGraphNodeTypeMemset = 2 };
+enum cudaGraphNodeType {
+  cudaGraphNodeTypeKernel = 0,
+  cudaGraphNodeTypeMemcpy = 1,
+  cudaGraphNodeTypeMemset = 2
+};
 LOOM_CUDART cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 LOOM_CUDART cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 LOOM_CUDART cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);

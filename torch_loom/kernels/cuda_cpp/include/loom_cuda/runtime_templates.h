@@ -72,6 +72,11 @@ static inline cudaError_t cudaMemAdvise(const void* address, size_t bytes, cudaM
 static inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
   return ::cudaStreamWaitEvent(stream, event, 0);
 }
+template <typename T>
+static inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, T* address, size_t bytes = 0,
+                                                   unsigned flags = cudaMemAttachSingle) {
+  return ::cudaStreamAttachMemAsync(stream, static_cast<void*>(address), bytes, flags);
+}
 static inline cudaError_t cudaEventRecord(cudaEvent_t event) { return ::cudaEventRecord(event, nullptr); }
 static inline cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags) {
   return cudaEventCreateWithFlags(event, flags);

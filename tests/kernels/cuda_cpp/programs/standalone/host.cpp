@@ -1,0 +1,3 @@
+#include "sum.h"
+
+int doubled(int number) { return kTwice * number; }

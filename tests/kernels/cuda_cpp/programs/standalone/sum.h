@@ -1,0 +1,2 @@
+// What the program's two sources share.
+int doubled(int number);
