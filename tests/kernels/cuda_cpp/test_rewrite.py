@@ -85,6 +85,7 @@ def test_markers_within_a_line_go() -> None:
             "extern __loom_shared__ __attribute__((aligned(16))) unsigned char x[];",
             f"auto& x = {SHARED.format('unsigned char (*)[1048576]')};",
         ),
+        ("extern float __loom_shared__ x[];", f"auto& x = {SHARED.format('float (*)[1048576]')};"),
         ("__loom_shared__ extern int x[][8];", f"auto& x = {SHARED.format('int (*)[1048576][8]')};"),
     ],
 )

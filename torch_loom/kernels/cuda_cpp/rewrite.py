@@ -17,7 +17,9 @@ from torch_loom.kernels.cuda_cpp import ptx
 # How the headers mark kernels, what lives on the device, and shared memory.
 _KERNEL = re.compile(r"\b__loom_global__\b")
 _ON_DEVICE = re.compile(r"\b__loom_device__\b(?:\s*\b__loom_device__\b)*")
-_SHARED = re.compile(r"\b(?:(extern)\s+|static\s+)?__loom_shared__\b(?:\s*\b(?:(extern)|static)\b)?")
+_SHARED = re.compile(
+    r"\b(?:(extern)\s+((?:[\w:<>,*]+\s+)*?)|static\s+)?__loom_shared__\b(?:\s*\b(?:(extern)|static)\b)?"
+)
 _LAUNCH = re.compile(r"<<\s*<")
 _MEMBER_WITH_ARGUMENTS = re.compile(
     r"(?<=[\w>)\]}])\s*(?:::|\.|->)\s*(?!template\b|operator\b)(?=(?P<name>\w+)\s*<(?![<=]))"
@@ -403,12 +405,13 @@ def _kernel_start(text: str, at: int) -> int:
 def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
     for found in _SHARED.finditer(text):
         begin, end = found.span()
-        if found[1] is None and found[2] is None:
+        if found[1] is None and found[3] is None:
             yield from _specified(text, begin, end, "static thread_local")
             yield from _noted(text, end)
             continue
         closing = text.find(";", end)
-        declared = _ARRAY.match(_ATTRIBUTE.sub(" ", text[end:closing]).strip())
+        # The word may stand behind the type, too.
+        declared = _ARRAY.match(_ATTRIBUTE.sub(" ", (found[2] or "") + text[end:closing]).strip())
         place = lines.at(begin)
         if declared is None:
             raise RefusedError(
