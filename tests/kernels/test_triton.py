@@ -34,6 +34,11 @@ def test_functions_of_the_library(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "library_functions.py", NAME)
 
 
+@pytest.mark.parametrize("settings", [{}, {"TORCH_LOOM_SANITIZER": "1"}])
+def test_reshaped_blocks(run_python: PythonRunner, settings: dict[str, str]) -> None:
+    run_python(PROGRAMS / "reshaped_blocks.py", {**NAME, **settings})
+
+
 def test_exponentials_of_all_floats(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "powers.py", NAME)
 

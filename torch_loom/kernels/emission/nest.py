@@ -16,9 +16,17 @@ from torch_loom.kernels.lowering import ops as kinds
 from torch_loom.kernels.lowering.plan import Nest
 from torch_loom.kernels.ttir.model import Op, Tensor, Value
 
+# Of deeper nests a compiler would unroll all short loops, and take many times as long for the same speed.
+_MOST_UNROLLED = 2
+
 
 class NestText(NestReductions):
     """The text of a loop."""
+
+    @property
+    def rolled(self) -> list[str]:
+        """Return what keeps a compiler from unrolling a loop, where the nest is deep."""
+        return ["#pragma GCC unroll 1"] if self.depth > _MOST_UNROLLED else []
 
     def lines(self) -> list[str]:
         """Return the lines of C++."""
@@ -126,21 +134,21 @@ class NestText(NestReductions):
         for loop in reversed(range(self.depth)):
             if loop < self.depth - 1:
                 name, size = self.names[loop], self.sizes[loop]
-                inner = [f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{", *inner, "}"]
+                inner = [*self.rolled, f"for (int64_t {name} = 0; {name} < {size}; ++{name}) {{", *inner, "}"]
             inner = [*self.before[loop], *inner, *self.after[loop]]
         return inner
 
     def _inner(self, boxes: list[Box], rows: dict[Box, tuple[str, str]]) -> tuple[list[str], list[str]]:
         """Return the innermost loop, and the same for rows whose elements are checked one by one."""
         name, size = self.names[-1], self.sizes[-1]
-        pragma = "#pragma GCC ivdep"
+        pragmas = ["#pragma GCC ivdep", *self.rolled]
         if self.reductions:
             clauses = " ".join(dict.fromkeys(f"reduction({sign}:{one})" for sign, one in self.reductions))
-            pragma = f"#pragma omp simd {clauses}"
+            pragmas = [f"#pragma omp simd {clauses}"]
 
         def run(begin: str, end: str, mode: str) -> list[str]:
             head = f"for (int64_t {name} = {begin}; {name} < {end}; ++{name}) {{"
-            return [pragma, head, *self.bodies[mode], "}"]
+            return [*pragmas, head, *self.bodies[mode], "}"]
 
         def chunks(begin: str, end: str, mode: str) -> list[str]:
             chunk = self.chunk

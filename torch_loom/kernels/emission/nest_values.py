@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from torch_loom.kernels.emission import elements
@@ -18,6 +19,7 @@ from torch_loom.kernels.emission.offsets import WRAPS, can_wrap, operands_kept
 from torch_loom.kernels.emission.ordered import quoted
 from torch_loom.kernels.emission.types import literal
 from torch_loom.kernels.lowering import ops as kinds
+from torch_loom.kernels.lowering.axes import merged_axes
 from torch_loom.kernels.lowering.plan import Nest
 from torch_loom.kernels.ttir.model import Dense, Op, Tensor, Value
 
@@ -41,8 +43,10 @@ class NestValues:
         self.function = function
         self.nest = nest
         self.is_checked = is_checked
-        self.loops = [number for number, size in enumerate(nest.shape) if size != 1]
-        self.sizes = [nest.shape[number] for number in self.loops]
+        groups = merged_axes(nest, function.lowered)
+        # The axis that has a loop's index: of several that are one loop, the last.
+        self.loops = [group[-1] for group in groups]
+        self.sizes = [math.prod(nest.shape[axis] for axis in group) for group in groups]
         self.depth = len(self.loops)
         self.names = [function.name("i") for _ in self.loops]
         self.head: list[str] = []
@@ -122,6 +126,8 @@ class NestValues:
                 element = f"{self.function.buffer(source)}[{flat_index(at, value.type.shape)}]"
                 return self._line(self.function.element_type(value), element, depth), depth
             return self.value(source, inner)
+        if maker.name == "tt.reduce":
+            return self._of_pair(maker, at)
         if maker.name == "tt.gather":
             return self._gathered(maker, at)
         if maker.name in kinds.LOADS:
@@ -163,6 +169,18 @@ class NestValues:
         (a, _), (b, _) = (self.value(operand, (one, *at[1:])) for operand in op.operands)
         kind = self.function.element_type(value)
         return self._line(kind, f"{at[0].text} < {size} ? {a} : {b}", depth), depth
+
+    def _of_pair(self, op: Op, at: tuple[Index, ...]) -> tuple[str, int]:
+        axis, combination = op.attributes["axis"], kinds.simple_combination(op)
+        assert combination is not None
+        pair = [
+            self.value(op.operands[0], (*at[:axis], Index(str(half), 0, Linear(half)), *at[axis:]))
+            for half in range(2)
+        ]
+        depth = max(one for _, one in pair)
+        kind = self.function.element_type(op.result)
+        both = elements.combination(combination, kind, *(text for text, _ in pair))
+        return self._line(kind, f"{kind}({both})", depth), depth
 
     def _gathered(self, op: Op, at: tuple[Index, ...]) -> tuple[str, int]:
         source, axis = op.operands[0], op.attributes["axis"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_loom.kernels.ttir.model import Op, Pointer, Scalar, Tensor, Type, element_of
+from torch_loom.kernels.ttir.model import Op, Pointer, Scalar, Tensor, Type, element_of, shape_of
 
 # They only say from which element of an operand an element comes.
 VIEWS = {
@@ -15,6 +15,8 @@ ELEMENTWISE = {
     *("tt.precise_sqrt", "tt.precise_divf", "tt.extern_elementwise", "tt.elementwise_inline_asm"),
     *("tt.map_elementwise", "loom.tf32"),
 }
+# Other names of the same bits.
+BITCASTS = {"tt.bitcast", "arith.bitcast"}
 _ELEMENTWISE_DIALECTS = ("arith.", "math.")
 CONTROL = {"scf.for", "scf.if", "scf.while", "tt.call"}
 TERMINATORS = {
@@ -70,6 +72,13 @@ def simple_combination(op: Op) -> str | None:
     return combined.name
 
 
+def is_of_pairs(op: Op) -> bool:
+    """Whether it is a reduction of two elements each, which is computed where it is used."""
+    if simple_combination(op) is None or not isinstance(op.result.type, Tensor):
+        return False
+    return bool(shape_of(op.operands[0].type)[op.attributes["axis"]] == 2)
+
+
 def runs_alone(op: Op) -> bool:
     is_own = op.name == "tt.reduce" and simple_combination(op) is None
     return op.name in ALONE or is_own or is_in_groups(op)
@@ -92,7 +101,7 @@ def has_effects(op: Op) -> bool:
 
 def weight(op: Op) -> int:
     """Return what it costs to compute an element again, in additions of whole numbers."""
-    if op.name in VIEWS:
+    if op.name in VIEWS or op.name in BITCASTS:
         return 0
     if op.name in ("arith.divsi", "arith.remsi", "arith.divui", "arith.remui"):
         return 4

@@ -2,7 +2,7 @@
 
 Ops on blocks of one shape are computed in one loop where none needs a whole block that another makes. A block
 gets memory only if a later loop reads it. Whole numbers and addresses are computed again wherever they are
-used, so that their form as a sum over the indices stays visible.
+used, so that their form as a sum over the indices stays visible; so are reductions of two elements.
 """
 
 from __future__ import annotations
@@ -118,6 +118,9 @@ class _Planner:
                 self.needs_memory.update(op.operands)
             elif op.name == "tt.gather":
                 self.needs_memory.add(op.operands[0])
+            elif kinds.is_of_pairs(op):
+                # Its elements are read several times.
+                self.needs_memory.add(self._source(op.operands[0]))
         # With several blocks, what one computes is used in another.
         self.is_branching = len(function.body.blocks) > 1
         # Where each op is: the nest, or the step.
@@ -130,6 +133,16 @@ class _Planner:
         return LoweredFunction(
             self.function, plans, self.makers, self.inline, self.users, self._in_place(plans)
         )
+
+    def _source(self, value: Value) -> Value:
+        """Return the block whose elements a view of it has, if under another type."""
+        maker = self.makers.get(value)
+        while maker is not None and len(maker.operands) == 1:
+            if maker.name not in kinds.VIEWS and maker.name not in kinds.BITCASTS:
+                break
+            value = maker.operands[0]
+            maker = self.makers.get(value)
+        return value
 
     # --------------------------------------------------------- classification
 
@@ -145,7 +158,7 @@ class _Planner:
     def _is_inline(self, op: Op) -> bool:
         if not any(isinstance(result.type, Tensor) for result in op.results):
             return False
-        is_view = op.name in kinds.VIEWS
+        is_view = op.name in kinds.VIEWS or op.name in kinds.BITCASTS or kinds.is_of_pairs(op)
         if not is_view and not kinds.is_index_math(op):
             return False
         if op.name != "arith.constant" and any(result in self.needs_memory for result in op.results):
@@ -276,7 +289,7 @@ class _Planner:
             if value not in self.inline:
                 yield maker, is_same
                 continue
-            is_same = is_same and maker.name not in kinds.VIEWS
+            is_same = is_same and maker.name not in kinds.VIEWS and maker.name != "tt.reduce"
             waiting.extend((operand, is_same) for operand in maker.operands)
 
     # ------------------------------------------------------------------ memory
