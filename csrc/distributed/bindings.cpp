@@ -184,6 +184,7 @@ void bind_distributed(py::module_& m) {
       .def("comm_split_count", &Communicator::num_splits)
       .def("_is_initialized", &Communicator::is_connected)
       .def("_set_default_timeout", &Communicator::setTimeout, py::arg("timeout"), no_gil())
+      .def("_set_enable_nan_check", &Communicator::set_checks_for_nan, py::arg("enable_nan_check"))
       .def("get_error", &Communicator::getError)
       .def("abort", &Communicator::abort, no_gil())
       .def("shutdown", &Communicator::shutdown, no_gil());
@@ -201,11 +202,13 @@ void bind_distributed(py::module_& m) {
     }
     return found;
   });
-  m.def("set_collective_watchdog", [](size_t num_records, bool ends_process, bool blocks_host) {
-    distributed::recorder::set_capacity(num_records);
-    distributed::set_time_outs_end_process(ends_process);
-    distributed::set_waits_block_host(blocks_host);
-  });
+  m.def("set_collective_watchdog",
+        [](size_t num_records, bool ends_process, bool blocks_host, bool finds_nan) {
+          distributed::recorder::set_capacity(num_records);
+          distributed::set_time_outs_end_process(ends_process);
+          distributed::set_waits_block_host(blocks_host);
+          distributed::set_checks_for_nan(finds_nan);
+        });
   m.def("set_collective_dump", [](py::object callback) {
     python_dump() = new py::object(std::move(callback));
     distributed::set_dump(&dump_in_python);

@@ -55,6 +55,12 @@ void Command::run() {
     for (const int64_t record : records) recorder::start(record);
     transport.connect(rules.deadline);
     transport.check_failures();
+    if (shared->checks_for_nan) {
+      for (const Task& task : tasks) {
+        const std::string found = nan_found(task, transport.rank());
+        if (!found.empty()) throw Error(found);
+      }
+    }
     const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
     for (Task& task : tasks) task.operation.ready_ns = ready_ns;
     int64_t latest_ns = -1;

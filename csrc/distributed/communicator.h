@@ -20,6 +20,7 @@
 
 #include "distributed/collectives.h"
 #include "distributed/issue.h"
+#include "distributed/nan_check.h"
 #include "distributed/prices.h"
 #include "distributed/recorder.h"
 
@@ -58,6 +59,7 @@ struct Shared {
   std::string name;
   std::atomic<int64_t> num_pending{0};
   std::atomic<bool> has_timed_out{false};
+  std::atomic<bool> checks_for_nan{distributed::checks_for_nan()};
 };
 
 class Communicator final : public c10d::Backend {
@@ -117,6 +119,8 @@ class Communicator final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void eagerConnectSingleDevice(at::Device device) override;
   bool is_connected() const noexcept { return shared_->transport.is_connected(); }
+  // Of the numbers that this rank gives, as TORCH_NCCL_NAN_CHECK.
+  void set_checks_for_nan(bool checks) noexcept { shared_->checks_for_nan = checks; }
   // Ends what is under way, here and on other ranks, and refuses everything from now on. Does not wait.
   void abort() override;
   // Waits for what is under way, as long as a collective may take.

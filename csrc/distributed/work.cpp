@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <thread>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "runtime/commands.h"
 #include "torch/core/device.h"
@@ -85,6 +86,10 @@ void OwnWork::synchronize() {
   const c10::impl::VirtualGuardImpl guard(stream_.device_type());
   ended_.block(guard.getStream(stream_.device()));
   in_use_.release();
+  // Registered by PyTorch, for wait_tensor(), where a program may trace collectives that are under way.
+  if (c10d::allow_inflight_collective_as_graph_input()) {
+    c10d::unregister_work(c10::intrusive_ptr<OwnWork>::unsafe_reclaim_from_nonowning(this));
+  }
 }
 
 bool OwnWork::wait(std::chrono::milliseconds timeout) {

@@ -62,6 +62,10 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
+def test_numbers_that_are_nan_are_refused(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "nan_check.py", SETTINGS)
+
+
 @pytest.mark.long
 def test_ranks_that_the_system_cannot_watch(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "unwatchable_ranks.py", SETTINGS)

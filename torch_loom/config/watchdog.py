@@ -17,12 +17,14 @@ class Watchdog(NamedTuple):
         num_records: operations that the flight recorder keeps.
         ends_process: whether an operation whose time is over ends the process, under NCCL's rules.
         waits_block_host: whether waiting for a work makes the host wait.
+        finds_nan: whether a collective refuses numbers that are NaN.
         dump_prefix: path of the recorder's dumps, to which the rank is added; None for no dumps.
     """
 
     num_records: int
     ends_process: bool
     waits_block_host: bool
+    finds_nan: bool
     dump_prefix: str | None
 
 
@@ -44,6 +46,7 @@ def read() -> Watchdog:
         num_records=_number(("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), 2000),
         ends_process=handling in (1, 3),
         waits_block_host=blocks,
+        finds_nan=_number(("TORCH_NCCL_NAN_CHECK",), 0) != 0,
         dump_prefix=prefix if dumps else None,
     )
 

@@ -90,5 +90,7 @@ def _set_mode(settings: config.Settings) -> None:
         from torch_loom.config import watchdog
 
         found = watchdog.read()
-        _C.set_collective_watchdog(found.num_records, found.ends_process, found.waits_block_host)
+        _C.set_collective_watchdog(
+            found.num_records, found.ends_process, found.waits_block_host, found.finds_nan
+        )
         _C.set_collective_dump(flight_recorder.write)

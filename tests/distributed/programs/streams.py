@@ -16,6 +16,7 @@ def check(rank):
     dist.all_reduce(x)
     torch.cuda.synchronize()
     returns_at_once(rank, x)
+    waited_for_by_tensor()
     memory_is_used_again(rank)
     memory_of_what_nobody_waits_for(rank)
     captured()
@@ -35,6 +36,21 @@ def returns_at_once(rank, x):
     work.wait()
     torch.cuda.synchronize()
     assert work.is_completed() and x[0].item() == 4
+
+
+def waited_for_by_tensor():
+    """PyTorch keeps works for wait_tensor() where collectives under way may be traced, until one waits."""
+    num_kept = torch._C._distributed_c10d._get_work_registry_size
+    with dist._functional_collectives.allow_inflight_collective_as_graph_input_ctx():
+        x, y = (torch.ones(4, device="cuda") for _ in range(2))
+        dist.all_reduce(x, async_op=True)
+        work = dist.all_reduce(y, async_op=True)
+        assert num_kept() == 2
+        work.wait()
+        assert num_kept() == 1
+        torch.ops._c10d_functional.wait_tensor(x)
+        assert num_kept() == 0
+    assert x.tolist() == y.tolist() == [2.0] * 4
 
 
 def memory_is_used_again(rank):
