@@ -39,7 +39,7 @@ def functions(module: ModuleType) -> dict[str, Any]:
     return {
         "_cudnn": _cudnn(),
         "_cudnn_clear_dropout_state": lambda: None,  # no kernel of it has drawn a number
-        "_is_cudnn_attention_decode_disabled": lambda: True,  # there is no attention of cuDNN
+        "_is_cudnn_attention_decode_disabled": lambda: True,  # cuDNN takes no keys of one row
         **_nccl_functions(module.nccl),
         **{f"_cuda_tunableop_{name}": getattr(module.tunable, name) for name in _TUNABLE},
         "_cuda_record_untuned_enable": module.tunable.record_untuned_enable,

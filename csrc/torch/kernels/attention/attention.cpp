@@ -111,6 +111,27 @@ AttentionGradients efficient_by_head_backward(const Tensor& gradient, const Tens
                                   /*diagonal=*/0, /*is_by_time=*/true);
 }
 
+FlashResult cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                            const std::optional<Tensor>& bias, bool /*compute_logsumexp*/, double dropout_p,
+                            bool is_causal, bool return_debug_mask, std::optional<double> scale) {
+  auto result = attention(query, key, value, bias, dropout_p, is_causal, return_debug_mask, scale);
+  Tensor& logsumexp = std::get<1>(result);
+  logsumexp = logsumexp.unsqueeze(-1);  // as cuDNN has it
+  return result;
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
+    const Tensor& gradient, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& output,
+    const Tensor& logsumexp, const Tensor& seed, const Tensor& offset, const Tensor& bias, const Tensor&,
+    const Tensor&, c10::SymInt, c10::SymInt, double dropout_p, bool is_causal, std::optional<double> scale) {
+  TORCH_CHECK(logsumexp.dim() == 4, "attention: logsumexp must be what forward returned with it, got ",
+              logsumexp.sizes());
+  auto [dq, dk, dv, none] = fused_attention_backward(
+      gradient, query, key, value, bias, /*wants_bias=*/false, output, logsumexp.squeeze(-1),
+      saved_state(seed, offset, dropout_p), dropout_p, is_causal, scale);
+  return {dq, dk, dv};
+}
+
 }  // namespace
 
 void register_attention() {
@@ -121,6 +142,8 @@ void register_attention() {
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", attention_backward);
   m.impl("_scaled_dot_product_flash_attention", flash_attention);
   m.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
+  m.impl("_scaled_dot_product_cudnn_attention", cudnn_attention);
+  m.impl("_scaled_dot_product_cudnn_attention_backward", cudnn_attention_backward);
   m.impl("_scaled_dot_product_efficient_attention", efficient_by_head);
   m.impl("_scaled_dot_product_efficient_attention_backward", efficient_by_head_backward);
 }

@@ -4,6 +4,7 @@
 #include <c10/core/SymInt.h>
 
 #include <array>
+#include <cmath>
 
 #include "torch/core/device.h"
 #include "torch/core/optional_tensor.h"
@@ -161,6 +162,58 @@ bool fits_efficient_attention(const sdp_params& call, bool is_told) {
                    : sdp::check_tensor_dtype(call, kDtypes, is_told));
 }
 
+// Rows that cuDNN's kernels have: 128 wide, or on Hopper and datacenter Blackwell 192 with values of 128.
+bool has_cudnn_sizes(const sdp_params& call, bool is_told) {
+  constexpr int64_t kMostRows = 65535, kStep = 8, kMaxWidth = 128, kMaxKeyWidth = 192;
+  const runtime::Chip& chip = chip_of(call.query);
+  const c10::SymInt batch = call.query.sym_size(0), heads = call.query.sym_size(1);
+  const c10::SymInt width = call.query.sym_size(-1), of_value = call.value.sym_size(-1);
+  const bool is_wide = (chip.capability_major == 9 || chip.capability_major == 10) && of_value == kMaxWidth &&
+                       width == kMaxKeyWidth;
+  if (batch > kMostRows || heads > kMostRows) {
+    return tell(is_told, "cuDNN SDPA does not support batch size or num_heads greater than ", kMostRows,
+                ". Got batch size: ", batch, ", num_heads: ", heads);
+  }
+  if (!is_wide && (width > kMaxWidth || of_value > kMaxWidth)) {
+    return tell(is_told, "head_dim should be no more than ", kMaxWidth);
+  }
+  if (width % kStep != 0 || of_value % kStep != 0) {
+    return tell(is_told, "head_dim should be a multiple of ", kStep);
+  }
+  if (call.key.sym_size(2) == 1) {
+    return tell(is_told, "cudnn SDPA does not support key/value sequence length 1.");
+  }
+  return call.dropout == 0 || call.query.sym_size(2) != 1 ||
+         tell(is_told, "cudnn SDPA does not support query sequence length 1 with dropout.");
+}
+
+bool has_cudnn_dropout(const sdp_params& call, bool is_told) {
+  constexpr double kSteps = 16;
+  return call.dropout * kSteps == std::floor(call.dropout * kSteps) ||
+         tell(is_told, "cuDNN dropout probability resolution is limited to 1/16. Use a dropout probability ",
+              "that is a multiple of 1/16 to select the cuDNN backend");
+}
+
+bool may_cudnn_vary(bool is_told) {
+  const at::Context& context = at::globalContext();
+  return !context.deterministicAlgorithms() || context.deterministicAlgorithmsWarnOnly() ||
+         tell(is_told, "cuDNN SDPA is not deterministic.");
+}
+
+bool fits_cudnn_attention(const sdp_params& call, bool is_told) {
+  constexpr std::array<c10::ScalarType, 2> kDtypes = {at::kHalf, at::kBFloat16};
+  return (!sdp::has_for_nested_inputs(call) ||
+          tell(is_told, "Experimental cuDNN SDPA nested tensor support is not enabled.")) &&
+         sdp::check_tensor_shapes(call, is_told) && may_cudnn_vary(is_told) &&
+         sdp::check_tensor_dtype(call, kDtypes, is_told) && sdp::check_attn_mask_shape(call, is_told) &&
+         has_capability(call, 8, is_told, "cuDNN MHA") && has_cudnn_dropout(call, is_told) &&
+         sdp::check_nonzero_sequence_lengths_dense(call, is_told) &&
+         sdp::check_last_dim_stride_equals_1_dense</*ignore_singleton_dim=*/true>(call, is_told) &&
+         sdp::check_batch_size_and_num_heads_dense</*supports_gqa=*/true, /*requires_same_num_heads=*/false>(
+             call, is_told) &&
+         has_cudnn_sizes(call, is_told);
+}
+
 bool has_kernel(const sdp_params& call) {
   using runtime::FusedKernel;
   return chip_has(FusedKernel::kAttention, call.query) &&
@@ -180,6 +233,7 @@ SDPBackend choose_as_cuda(const sdp_params& call) {
   for (const SDPBackend kernel : context.sDPPriorityOrder()) {
     if ((kernel == SDPBackend::flash_attention && can_use_flash_attention(call, false)) ||
         (kernel == SDPBackend::efficient_attention && can_use_efficient_attention(call, false)) ||
+        (kernel == SDPBackend::cudnn_attention && can_use_cudnn_attention(call, false)) ||
         (kernel == SDPBackend::math && may_decompose)) {
       return kernel;
     }
@@ -238,10 +292,10 @@ bool can_use_efficient_attention(const sdp_params& call, bool is_told) {
          fits_efficient_attention(call, is_told);
 }
 
-bool can_use_cudnn_attention(const sdp_params& /*call*/, bool is_told) {
-  return tell(is_told, at::globalContext().userEnabledCuDNNSDP()
-                           ? "Torch was not compiled with cuDNN attention."
-                           : "cuDNN attention has been runtime disabled.");
+bool can_use_cudnn_attention(const sdp_params& call, bool is_told) {
+  return (at::globalContext().userEnabledCuDNNSDP() ||
+          tell(is_told, "cuDNN attention has been runtime disabled.")) &&
+         is_on_device(call, is_told) && fits_cudnn_attention(call, is_told);
 }
 
 int64_t choose_attention(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -35,6 +35,20 @@ assert chosen(*strided) == math
 
 with sdpa_kernel([math, efficient], set_priority=True):
     assert chosen(*half) == math
+cudnn = SDPBackend.CUDNN_ATTENTION
+with sdpa_kernel([cudnn, flash], set_priority=True):
+    assert chosen(*half) == chosen(*half, attn_mask=mask) == chosen(*half, dropout_p=0.125) == cudnn
+    assert chosen(*half, dropout_p=0.1) == chosen(*operands(width=136)) == flash
+for call in ({}, {"is_causal": True}, {"attn_mask": mask[:, :1] - 1}, {"scale": 0.5}):
+    found = []
+    for kernel in (cudnn, math):
+        given = [one.detach().clone().requires_grad_() for one in half]
+        with sdpa_kernel(kernel):
+            output = attention(*given, **call)
+        (output * torch.arange(8, device="cuda")).sum().backward()
+        found.append([output, *(one.grad for one in given)])
+    assert "Cudnn" in type(found[0][0].grad_fn).__name__, found[0][0].grad_fn
+    assert all(torch.allclose(a, b, atol=0.05, rtol=0.01) for a, b in zip(*found, strict=True)), call
 
 
 def named(operands, **more):
@@ -46,7 +60,11 @@ reasons = {
     (flash, "does not support non-null attn_mask"): named(half, attn_mask=mask),
     (flash, "less than or equal to 256"): named(operands(width=264)),
     (efficient, "divisible by 4"): named(operands(torch.float32, width=6)),
-    (SDPBackend.CUDNN_ATTENTION, "not compiled with cuDNN"): named(half),
+    (cudnn, "dtype: {Half, BFloat16}"): named(single),
+    (cudnn, "no more than 128"): named(operands(width=136)),
+    (cudnn, "multiple of 8"): named(operands(width=12)),
+    (cudnn, "sequence length 1"): named(operands(columns=1)),
+    (cudnn, "multiple of 1/16"): named(half, dropout_p=0.1),
 }
 import warnings
 
@@ -75,9 +93,12 @@ for kernel, words in ((flash, "Flash Attention"), (efficient, "Memory Efficient 
         warnings.simplefilter("always")
         attention(*[one.clone().requires_grad_() for one in half]).sum().backward()
     assert any(f"{words} defaults to a non-det" in str(one.message) for one in told), kernel
+torch.use_deterministic_algorithms(True)
+with sdpa_kernel([cudnn, math], set_priority=True):
+    assert chosen(*half) == math
 torch.use_deterministic_algorithms(False)
 
 parameters = cuda.SDPAParams(*half, None, 0.0, False, False)
 assert cuda.is_flash_attention_available()
 assert cuda.can_use_flash_attention(parameters) and cuda.can_use_efficient_attention(parameters)
-assert not cuda.can_use_cudnn_attention(parameters)
+assert cuda.can_use_cudnn_attention(parameters)
