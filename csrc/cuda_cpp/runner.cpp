@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -96,8 +97,13 @@ void Runner::run(GridRun& grid) {
   handle_faults();
   prepare_shared();
   while (next_block()) {
-    start(/*is_first=*/true);
-    if (is_waiting_) schedule();
+    try {
+      start(/*is_first=*/true);
+      if (is_waiting_) schedule();
+    } catch (const std::bad_alloc&) {
+      grid.fail(kMemoryAllocation, "the host has no memory left for the stacks of its threads, of " +
+                                       std::to_string(Fiber::kStackBytes >> 10) + " KiB each");
+    }
     if (grid.has_failed()) abandon();
     taken_.clear();
   }

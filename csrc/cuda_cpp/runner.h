@@ -22,7 +22,8 @@ constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kWarp = 32;
 
 // Numbers of CUDA's runtime library.
-constexpr int kIllegalAddress = 700, kLaunchTimeout = 702, kAssertTriggered = 710, kLaunchFailure = 719;
+constexpr int kMemoryAllocation = 2, kIllegalAddress = 700, kLaunchTimeout = 702, kAssertTriggered = 710,
+              kLaunchFailure = 719;
 
 struct Failure {
   int error = 0;  // 0: none

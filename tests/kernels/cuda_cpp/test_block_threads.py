@@ -213,3 +213,10 @@ def test_a_capture_keeps_the_kernel() -> None:
     assert y.tolist() == [0, 0]
     graph.replay()
     assert y.tolist() == [128, 128]
+
+
+@pytest.mark.long
+def test_the_clock_is_the_devices() -> None:
+    near = torch.zeros(1, dtype=torch.int32, device="loom")
+    kernel("clocks")((1,), (1,), (near,))
+    assert near.item() == 1

@@ -1,6 +1,8 @@
 // Loads and stores with hints, kinds of addresses, time.
 #pragma once
 
+#include <time.h>
+
 #include "loom_cuda/shared_addresses.h"
 #include "loom_cuda/threads.h"
 
@@ -28,6 +30,13 @@ LOOM_CUDA_STORE(__stwt)
 #undef LOOM_CUDA_STORE
 
 static inline unsigned long long clock64() { return loom_cuda_clock(); }
+// What clock() calls (prelude.h): in a kernel it is the device's, and elsewhere the C library's.
+extern "C" __attribute__((weak, visibility("hidden"), used)) clock_t loom_cuda_clock_of_caller() {
+  if (loom_cuda_in_kernel()) return static_cast<clock_t>(loom_cuda_clock());
+  timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return used.tv_sec * CLOCKS_PER_SEC + used.tv_nsec / (1000000000 / CLOCKS_PER_SEC);
+}
 static inline unsigned long long __nvvm_read_ptx_sreg_globaltimer() { return loom_cuda_clock(); }
 static inline void __nanosleep(unsigned) {}
 static inline void __trap() { loom_cuda_fail(719, "__trap()"); }

@@ -8,6 +8,9 @@
 #define __CUDACC_EXTENDED_LAMBDA__ 1
 #define __CUDACC_RELAXED_CONSTEXPR__ 1
 
+// Before its declaration: one name for the clocks of host and device (memory.h).
+#pragma redefine_extname clock loom_cuda_clock_of_caller
+
 // C++20's lerp(), which <math.h> puts into the global namespace: many programs have their own of this name.
 #define lerp loom_cuda_std_lerp
 #include <math.h>
