@@ -112,6 +112,7 @@ struct SharedMemory {
 struct Place {
   size_t room_bytes = 0;  // not 0: at the start of a new room of so many bytes
   void* at = nullptr;     // not null: at this address of a room
+  bool is_used = true;    // false: taken for good and never touched, as what a context occupies
 };
 
 struct StreamOptions {

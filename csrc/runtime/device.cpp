@@ -39,7 +39,7 @@ Device::Device(Runtime& runtime, const DeviceConfig& config, int logical_index, 
       first_id_(runtime.world() << kStreamIdBits) {
   streams_[0] = create_stream(0, {});
   if (config.context_bytes > 0) {
-    context_ = driver.allocate(driver_index, static_cast<size_t>(config.context_bytes));
+    context_ = driver.allocate(driver_index, static_cast<size_t>(config.context_bytes), {.is_used = false});
   }
   allocator = std::make_unique<CachingAllocator>(driver, driver_index, logical,
                                                  std::make_unique<DeviceStreams>(*this));

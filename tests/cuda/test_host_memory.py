@@ -28,3 +28,10 @@ def test_under_our_own_name_and_on_streams(warm_python: PythonRunner) -> None:
 @pytest.mark.slow
 def test_what_is_cached_makes_room(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "cached_blocks.py", {"TORCH_LOOM_HOST_MEMORY": "2000MiB"})
+
+
+def test_a_context_takes_none(warm_python: PythonRunner) -> None:
+    warm_python(
+        PROGRAMS / "a_context_takes_none.py",
+        {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_HOST_MEMORY": "500MiB"},
+    )

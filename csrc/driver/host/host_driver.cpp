@@ -83,7 +83,7 @@ AddressSpace& HostDriver::space(int device) const {
 void* HostDriver::allocate(int device, size_t bytes, Place place) {
   AddressSpace& own = space(device);
   // What is taken in small pieces is written at once. A large piece may never be: its writes are asked for.
-  const size_t soon = bytes <= host_memory::kWrittenSoonBytes ? bytes : 0;
+  const size_t soon = place.is_used && bytes <= host_memory::kWrittenSoonBytes ? bytes : 0;
   if (info_.executes_kernels && !host_memory::has_room(soon)) {
     const MemoryInfo memory = memory_info(device);
     throw OutOfMemory("out of memory: " + host_memory::describe(), device, static_cast<int64_t>(bytes),
