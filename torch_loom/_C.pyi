@@ -27,6 +27,7 @@ class Chip:
         deterministic: bool,
         is_gpu: bool,
         random_grid: tuple[int, int, bool, bool],
+        sizes: Mapping[str, int],
     ) -> None: ...
     @property
     def fused_kernels(self) -> list[str]: ...

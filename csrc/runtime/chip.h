@@ -42,6 +42,13 @@ struct RandomGrid {
   bool is_given() const noexcept { return num_cores > 0; }
 };
 
+// What CUDA's runtime library says of a chip, by the names of its description; 0: not known.
+struct Sizes {
+  int64_t max_threads_per_core = 0, registers_per_core = 0;
+  int64_t shared_memory_per_core_bytes = 0, shared_memory_per_block_optin_bytes = 0;
+  int64_t l2_cache_bytes = 0, memory_clock_mhz = 0, memory_bus_bits = 0;
+};
+
 struct Chip {
   std::string name, description;
   int64_t memory_bytes = 0;
@@ -55,6 +62,7 @@ struct Chip {
   bool deterministic = true;  // the same bits in every run; false: PyTorch's alerts are raised
   bool is_gpu = false;        // under the name cuda it refuses what CUDA has no kernel for
   RandomGrid random_grid;
+  Sizes sizes;
 
   bool has(FusedKernel kernel) const noexcept {
     return (fused_kernels >> static_cast<unsigned>(kernel) & 1) != 0;

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from torch_loom import _C, chips
+from torch_loom.chips.core import SIZES
 from torch_loom.ops import FUSED_KERNELS
 
 PROGRAMS = Path(__file__).parent / "programs" / "fused_kernels"
@@ -111,6 +112,7 @@ def test_core_and_descriptions_know_the_same_kernels() -> None:
     figures = {"dtypes": (), "amp_dtypes": (), "native_ops": None, "lazy_memory": False, "memory_bytes": 1}
     numbers = {"capability_major": 1, "capability_minor": 0, "num_cores": 1, "clock_mhz": 1}
     figures |= {"deterministic": True, "is_gpu": False, "random_grid": (1, 2048, True, False)}
+    figures["sizes"] = dict.fromkeys(SIZES, 1)
     chip = _C.Chip(name="x", description="x", **figures, **numbers, fused_kernels=list(FUSED_KERNELS))  # type: ignore[arg-type]
     assert chip.fused_kernels == list(FUSED_KERNELS)
     with pytest.raises(ValueError, match="fused_kernels: unknown name"):

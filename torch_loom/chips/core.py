@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 # What makes a tensor of numbers without computing on one; fills, views and copies are native to every chip.
 _CONSTRUCTORS = ("arange", "range", "linspace", "logspace", "eye")
+# What the core keeps of a chip for CUDA's runtime library.
+SIZES = (
+    *("max_threads_per_core", "registers_per_core", "shared_memory_per_core_bytes"),
+    *("shared_memory_per_block_optin_bytes", "l2_cache_bytes", "memory_clock_mhz", "memory_bus_bits"),
+)
 
 
 def _check_op(chip: str, op: str) -> None:
@@ -84,6 +89,7 @@ def for_core(described: Chip) -> _C.Chip:
         deterministic=described.deterministic,
         is_gpu=bool(described.product_name),
         random_grid=_random_grid(described),
+        sizes={name: int(getattr(described, name)) for name in SIZES},
     )
 
 

@@ -5,6 +5,9 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
+#include <map>
+#include <string>
+
 #include "runtime/worlds.h"
 #include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
@@ -138,6 +141,23 @@ py::dict device_properties(int64_t index) {
   return out;
 }
 
+runtime::Sizes sizes_of(const std::map<std::string, int64_t>& given) {
+  runtime::Sizes sizes;
+  const auto take = [&](const char* name, int64_t& size) {
+    const auto found = given.find(name);
+    TORCH_CHECK_VALUE(found != given.end(), "sizes: there is no ", name);
+    size = found->second;
+  };
+  take("max_threads_per_core", sizes.max_threads_per_core);
+  take("registers_per_core", sizes.registers_per_core);
+  take("shared_memory_per_core_bytes", sizes.shared_memory_per_core_bytes);
+  take("shared_memory_per_block_optin_bytes", sizes.shared_memory_per_block_optin_bytes);
+  take("l2_cache_bytes", sizes.l2_cache_bytes);
+  take("memory_clock_mhz", sizes.memory_clock_mhz);
+  take("memory_bus_bits", sizes.memory_bus_bits);
+  return sizes;
+}
+
 void bind_chip(py::module_& m) {
   using runtime::Chip;
   py::class_<Chip>(m, "Chip")
@@ -146,7 +166,8 @@ void bind_chip(py::module_& m) {
                        std::optional<std::vector<std::string>> native_ops, int capability_major,
                        int capability_minor, int num_cores, int64_t clock_mhz,
                        const std::vector<std::string>& fused_kernels, bool deterministic, bool is_gpu,
-                       std::tuple<int, int, bool, bool> random_grid) {
+                       std::tuple<int, int, bool, bool> random_grid,
+                       const std::map<std::string, int64_t>& sizes) {
              const std::optional<runtime::FusedKernels> fused = runtime::fused_kernels_of(fused_kernels);
              TORCH_CHECK_VALUE(fused.has_value(), "fused_kernels: unknown name among ", fused_kernels);
              return Chip{std::move(name),
@@ -164,13 +185,14 @@ void bind_chip(py::module_& m) {
                          deterministic,
                          is_gpu,
                          {std::get<0>(random_grid), std::get<1>(random_grid), std::get<2>(random_grid),
-                          std::get<3>(random_grid)}};
+                          std::get<3>(random_grid)},
+                         sizes_of(sizes)};
            }),
            py::kw_only(), py::arg("name"), py::arg("description"), py::arg("memory_bytes"),
            py::arg("lazy_memory"), py::arg("dtypes"), py::arg("amp_dtypes"), py::arg("native_ops"),
            py::arg("capability_major"), py::arg("capability_minor"), py::arg("num_cores"),
            py::arg("clock_mhz"), py::arg("fused_kernels"), py::arg("deterministic"), py::arg("is_gpu"),
-           py::arg("random_grid"))
+           py::arg("random_grid"), py::arg("sizes"))
       .def_readonly("name", &Chip::name)
       .def_readonly("description", &Chip::description)
       .def_readonly("memory_bytes", &Chip::memory_bytes)

@@ -13,7 +13,26 @@ namespace {
 
 int clock_khz(const loom::runtime::Chip& chip) { return static_cast<int>(chip.clock_mhz * 1000); }
 
-constexpr size_t kReserved = 1024;  // shared memory of a block that CUDA keeps for itself
+// Shared memory of a block that CUDA keeps for itself, on Ampere and later.
+size_t reserved_bytes(const loom::runtime::Chip& chip) { return chip.capability_major >= 8 ? 1024 : 0; }
+
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+int blocks_per_core(const loom::runtime::Chip& chip) {
+  switch (chip.capability_major * 10 + chip.capability_minor) {
+    case 75:
+    case 86:
+    case 87:
+      return 16;
+    case 89:
+    case 120:
+    case 121:
+      return 24;
+    default:
+      return 32;
+  }
+}
+
+int known_or(int64_t size, int otherwise) { return size != 0 ? static_cast<int>(size) : otherwise; }
 
 }  // namespace
 
@@ -44,9 +63,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = static_cast<size_t>(own.config().memory_bytes);
   properties->sharedMemPerBlock = kUsualSharedBytes;
   properties->sharedMemPerBlockOptin = max_shared_bytes(device);
-  properties->sharedMemPerMultiprocessor = max_shared_bytes(device) + kReserved;
-  properties->reservedSharedMemPerBlock = kReserved;
-  properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
+  const int64_t shared = chip.sizes.shared_memory_per_core_bytes;
+  properties->reservedSharedMemPerBlock = reserved_bytes(chip);
+  properties->sharedMemPerMultiprocessor =
+      shared != 0 ? static_cast<size_t>(shared) : max_shared_bytes(device) + reserved_bytes(chip);
+  properties->regsPerBlock = properties->regsPerMultiprocessor =
+      known_or(chip.sizes.registers_per_core, 65536);
   properties->warpSize = loom::cuda_cpp::kWarp;
   properties->maxThreadsPerBlock = loom::cuda_cpp::kMaxThreads;
   properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
@@ -59,8 +81,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->minor = chip.capability_minor;
   properties->textureAlignment = 512;
   properties->multiProcessorCount = chip.num_cores;
-  properties->maxThreadsPerMultiProcessor = 2048;
-  properties->maxBlocksPerMultiProcessor = 32;
+  properties->maxThreadsPerMultiProcessor = known_or(chip.sizes.max_threads_per_core, 2048);
+  properties->maxBlocksPerMultiProcessor = blocks_per_core(chip);
+  properties->l2CacheSize = static_cast<int>(chip.sizes.l2_cache_bytes);
+  properties->memoryClockRate = static_cast<int>(chip.sizes.memory_clock_mhz * 1000);
+  properties->memoryBusWidth = static_cast<int>(chip.sizes.memory_bus_bits);
   properties->unifiedAddressing = properties->concurrentKernels = properties->cooperativeLaunch = 1;
   properties->canMapHostMemory = properties->streamPrioritiesSupported = properties->deviceOverlap = 1;
   properties->asyncEngineCount = 3;  // as those of the A100 and the H100
@@ -139,6 +164,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrPciBusId:
       *value = all.pciBusID;
       break;
+    case cudaDevAttrL2CacheSize:
+      *value = all.l2CacheSize;
+      break;
+    case cudaDevAttrMemoryClockRate:
+      *value = all.memoryClockRate;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = all.memoryBusWidth;
+      break;
     case cudaDevAttrManagedMemory:
     case cudaDevAttrConcurrentManagedAccess:
       *value = all.managedMemory;
@@ -158,9 +192,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrKernelExecTimeout:
     case cudaDevAttrPciDeviceId:
     case cudaDevAttrPciDomainId:
-    case cudaDevAttrL2CacheSize:
-    case cudaDevAttrMemoryClockRate:
-    case cudaDevAttrGlobalMemoryBusWidth:
       *value = 0;
       break;
     default:
@@ -234,7 +265,8 @@ int loom_cuda_blocks_per_core(int* blocks, int block_threads, size_t shared_byte
   if (block_threads > all.maxThreadsPerBlock || shared_bytes > all.sharedMemPerBlockOptin) return cudaSuccess;
   const int warps = (block_threads + all.warpSize - 1) / all.warpSize;
   const int by_threads = all.maxThreadsPerMultiProcessor / all.warpSize / warps;
-  const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor / (shared_bytes + kReserved));
+  const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor /
+                                          std::max<size_t>(shared_bytes + all.reservedSharedMemPerBlock, 1));
   *blocks = std::min({by_threads, by_memory, all.maxBlocksPerMultiProcessor});
   return cudaSuccess;
 }

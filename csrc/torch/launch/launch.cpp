@@ -239,26 +239,9 @@ void allow_shared_bytes(size_t bytes) {
 }
 
 size_t max_shared_bytes(int device) {
-  const runtime::Chip& chip = devices().device(device).chip();
-  // Compute capabilities, CUDA C++ Programming Guide, table "Technical Specifications per Compute
-  // Capability": maximum amount of shared memory per thread block.
-  switch (chip.capability_major * 10 + chip.capability_minor) {
-    case 70:
-    case 72:
-      return size_t{96} << 10;
-    case 75:
-      return size_t{64} << 10;
-    case 80:
-    case 87:
-      return size_t{163} << 10;
-    case 86:
-    case 89:
-    case 120:
-    case 121:
-      return size_t{99} << 10;
-    default:
-      return size_t{227} << 10;
-  }
+  constexpr int64_t kWhereNotKnown = int64_t{227} << 10;
+  const int64_t known = devices().device(device).chip().sizes.shared_memory_per_block_optin_bytes;
+  return static_cast<size_t>(known != 0 ? known : kWhereNotKnown);
 }
 
 }  // namespace loom::glue

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.kernels.cuda_cpp.test_thrust import library_of, pointer
+from tests.conftest import PythonRunner
+from tests.kernels.cuda_cpp.test_thrust import PROGRAMS, library_of, pointer
 from torch_loom.kernels.cuda_cpp import nvcc
 
 pytestmark = pytest.mark.long
@@ -51,6 +52,11 @@ def test_complex_numbers(program: ctypes.CDLL) -> None:
     program.complex_numbers(pointer(z), pointer(out))
     expected = torch.view_as_real(torch.tensor([a * b, a / b, a.conjugate(), abs(a)]).to(torch.cdouble))
     torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize(("chip", "threads"), [("t4", 1024), ("a10", 1536), ("h100", 2048)])
+def test_sizes_of_cards(program: ctypes.CDLL, fork_cuda: PythonRunner, chip: str, threads: int) -> None:
+    fork_cuda(PROGRAMS / "sizes_of_cards.py", {"TORCH_LOOM_CHIP": chip}, given=(program._name, threads))
 
 
 def compiles(code: str, folder: Path, *options: str) -> bool:

@@ -7,6 +7,8 @@
 #include <nvtx3/nvToolsExt.h>
 #include <sm_60_atomic_functions.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 __global__ void add(float* x, size_t pitch, int width, float value) {
@@ -77,6 +79,21 @@ extern "C" const char* shared_with_the_host(float* x) {
   TRY(cudaStreamAddCallback(nullptr, note, x + 1, 0));
   CubDebugExit(cudaStreamSynchronize(nullptr));
   TRY(cudaHostUnregister(x));
+  return nullptr;
+}
+
+// out: [8] sizes of device 0, and how many blocks of 512 threads one of its cores holds
+extern "C" const char* sizes(int64_t* out) {
+  cudaDeviceProp all;
+  TRY(cudaGetDeviceProperties(&all, 0));
+  const cudaDeviceAttr asked[] = {cudaDevAttrMaxThreadsPerMultiProcessor, cudaDevAttrL2CacheSize,
+                                  cudaDevAttrMaxSharedMemoryPerBlockOptin, cudaDevAttrGlobalMemoryBusWidth};
+  int found[4], blocks = 0;
+  for (int i = 0; i < 4; ++i) TRY(cudaDeviceGetAttribute(&found[i], asked[i], 0));
+  TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, 512, 0));
+  const int64_t all_sizes[] = {found[0], found[1], found[2], found[3], all.regsPerMultiprocessor,
+                               static_cast<int64_t>(all.sharedMemPerMultiprocessor), all.memoryClockRate, blocks};
+  std::copy(all_sizes, all_sizes + 8, out);
   return nullptr;
 }
 
