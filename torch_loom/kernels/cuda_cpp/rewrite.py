@@ -10,9 +10,22 @@ import bisect
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torch_loom.kernels.cuda_cpp import ptx
+from torch_loom.kernels.cuda_cpp.source_text import (
+    CLOSES,
+    MARKER,
+    Lines,
+    applied,
+    back,
+    back_over_group,
+    back_over_templates,
+    is_in_function,
+    is_in_string,
+    joined,
+    skip,
+    skip_templates,
+)
 
 # How the headers mark kernels, what lives on the device, and shared memory.
 _KERNEL = re.compile(r"\b__loom_global__\b")
@@ -35,14 +48,12 @@ _CAST_TO_POINTER = re.compile(
     r"|\breinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*\(\s*)&?\s*(?=[A-Za-z_:])"
 )
 _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(?P<last>\w+)\s*")
-_MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
 _ONLY_FOR_ASSEMBLY = re.compile(r"/torch_loom/kernels/(?:[\w./]*/)?emission/cpp/\w+\.h$")
 _ATTRIBUTE = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
 _ARRAY = re.compile(r"^(.+?[\s*&>])\s*(\w+)\s*\[[^\]]*\]((?:\s*\[[^\]]*\])*)\s*$", re.DOTALL)
 _STANDS_FIRST = re.compile(r"(?:\s*(?:alignas\s*\((?:[^()]|\([^()]*\))*\)|\[\[[^\]]*\]\])\s*)+")
-_NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 
 _MOST_SHARED = 1 << 20
 _LONGEST_TYPE = 400  # characters in front of the name of a variable
@@ -60,9 +71,6 @@ _REFUSED = {
 _REFUSALS = re.compile("|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(_REFUSED)))
 _REASONS = list(_REFUSED.values())
 
-_OPENS = {")": "(", "]": "[", "}": "{"}
-_CLOSES = {"(": ")", "[": "]", "{": "}"}
-
 
 class RefusedError(Exception):
     """What cannot be compiled, with the place in the program's source."""
@@ -72,41 +80,6 @@ class RefusedError(Exception):
         self.file = file
         self.line = line
         self.what = what
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where text comes from.
-
-    Attributes:
-        file, line: of the source.
-        is_system: whether that is a header of the system's, or of a library's.
-    """
-
-    file: str
-    line: int
-    is_system: bool
-
-
-class Lines:
-    """Finds the source of each position of a preprocessed text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._ends: list[int] = []
-        self._markers: list[tuple[str, int, bool]] = []
-        for marker in _MARKER.finditer(text):
-            self._ends.append(marker.end())
-            self._markers.append((marker[2], int(marker[1]), "3" in marker[3].split()))
-
-    def at(self, position: int) -> Place:
-        """Return where the text at a position comes from."""
-        number = bisect.bisect_right(self._ends, position) - 1
-        if number < 0:
-            return Place("code", 1 + self._text.count("\n", 0, position), False)
-        file, line, is_system = self._markers[number]
-        # The marker's own line ends with a line feed.
-        return Place(file, line + self._text.count("\n", self._ends[number] + 1, position), is_system)
 
 
 def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedError] | None = None) -> str:
@@ -121,7 +94,7 @@ def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedErr
     Raises:
         RefusedError: the source needs what there is not here.
     """
-    text = _joined(text)
+    text = joined(text)
     lines = Lines(text)
     _refuse(text, lines)
     by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
@@ -132,7 +105,7 @@ def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedErr
     edits += _addresses(text, lines, [(begin, end) for begin, end, _ in edits])
     edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
     edits += _variables(text, lines, is_relocatable)
-    return _apply(text, edits)
+    return applied(text, edits)
 
 
 def with_template_words(text: str) -> str:
@@ -146,71 +119,33 @@ def with_template_words(text: str) -> str:
     edits = []
     for found in _MEMBER_WITH_ARGUMENTS.finditer(text):
         at = found.end()
-        if found["name"] not in names or lines.at(at).is_system or _is_in_string(text, at):
+        if found["name"] not in names or lines.at(at).is_system or is_in_string(text, at):
             continue
         opening = text.index("<", at)
         rest = text[opening + 1 : opening + _LONGEST_TYPE]
-        is_call = re.compile(r">\s*\(").match(rest, _skip_templates(rest, 0)) is not None
+        is_call = re.compile(r">\s*\(").match(rest, skip_templates(rest, 0)) is not None
         statement = re.split(r"[;{}]", text[max(0, at - _LONGEST_TYPE) : at])[-1]
         is_declared = re.match(r"\s*(?:template|friend)\b", statement) is not None
-        if is_call and not is_declared and _is_in_function(text, at):
+        if is_call and not is_declared and is_in_function(text, at):
             edits.append((at, at, "template "))
-    return _apply(text, edits)
+    return applied(text, edits)
 
 
 def _function_templates(text: str, lines: Lines) -> Iterator[str]:
     for found in re.finditer(r"\btemplate\s*<", text):
         if lines.at(found.start()).is_system:
             continue
-        begin = _skip_templates(text, found.end()) + 1
+        begin = skip_templates(text, found.end()) + 1
         declared = _ATTRIBUTE.sub(" ", text[begin : begin + _LONGEST_TYPE])
         name = re.match(r"[^(;{}=]*?\b(\w+)\s*\(", declared)
         if name is not None:
             yield name[1]
 
 
-def _joined(text: str) -> str:
-    """Remove markers within a line: the preprocessor puts one around what a library's macro stands for."""
-    pieces: list[str] = []
-    at, file, line = 0, "", 1
-    ends_line = True  # what is in `pieces`
-    for marker in _MARKER.finditer(text):
-        begin, end = marker.span()
-        line += text.count("\n", at, begin)
-        wanted = int(marker[1])
-        before = text[at:begin]
-        at = end + 1
-        is_directive = text.startswith("#", at) or text.startswith("#", text.rfind("\n", 0, begin - 1) + 1)
-        if is_directive:
-            keeps = True
-        elif marker[2] == file and wanted == line - 1 and before.endswith("\n"):
-            before = before[:-1]
-            keeps = False
-        else:
-            keeps = marker[2] != file or wanted != line
-        pieces.append(before)
-        ends_line = before.endswith("\n") if before else ends_line
-        if keeps:
-            pieces.append(("" if ends_line else "\n") + text[begin : end + 1])
-            ends_line = True
-        file, line = marker[2], wanted
-    return "".join([*pieces, text[at:]])
-
-
-def _apply(text: str, edits: list[tuple[int, int, str]]) -> str:
-    pieces: list[str] = []
-    at = 0
-    for begin, end, new in sorted(edits):
-        # As many lines as before, so that what follows keeps its number.
-        pieces += [text[at:begin], new, "\n" * (text.count("\n", begin, end) - new.count("\n"))]
-        at = end
-    return "".join([*pieces, text[at:]])
-
-
 def _refuse(text: str, lines: Lines) -> None:
     for found in _REFUSALS.finditer(text):
         place = lines.at(found.start())
-        if place.is_system or _is_in_string(text, found.start()):
+        if place.is_system or is_in_string(text, found.start()):
             continue
         number = next(i for i in range(len(_REASONS)) if found[f"r{i}"] is not None)
         raise RefusedError(
@@ -218,62 +153,16 @@ def _refuse(text: str, lines: Lines) -> None:
         )
 
 
-def _is_in_string(text: str, position: int) -> bool:
-    begin = text.rfind("\n", 0, position) + 1
-    at = begin
-    while at < position:
-        character = text[at]
-        if character in "\"'" and not (character == "'" and at > begin and text[at - 1].isalnum()):
-            at = _string_end(text, at)
-            if at > position:
-                return True
-        else:
-            at += 1
-    return False
-
-
-def _string_end(text: str, at: int) -> int:
-    """The position behind a string or a character that begins at ``at``."""
-    quote = text[at]
-    if quote == '"' and at > 0 and text[at - 1] == "R":
-        opening = text.find("(", at)
-        ending = text.find(f'){text[at + 1 : opening]}"', opening)
-        return len(text) if ending < 0 else ending + opening - at + 1
-    at += 1
-    while at < len(text) and text[at] not in (quote, "\n"):
-        at += 2 if text[at] == "\\" else 1
-    return at + 1
-
-
-def _skip(text: str, at: int, closing: str) -> int:
-    """The position of the bracket that closes what is open at ``at``; of ``>>>`` where closing is ``>``."""
-    while at < len(text):
-        character = text[at]
-        if character in "\"'" and not (character == "'" and text[at - 1].isalnum()):
-            at = _string_end(text, at)
-            continue
-        if character in _CLOSES:
-            at = _skip(text, at + 1, _CLOSES[character])
-        elif closing == ">" and character == ">":
-            end = re.compile(r">\s*>\s*>\s*(?=\()").match(text, at)
-            if end is not None:
-                return at
-        elif character == closing:
-            return at
-        at += 1
-    return len(text)
-
-
 def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
     for found in _LAUNCH.finditer(text):
         begin, end = found.span()
-        if text[:begin].rstrip()[-8:] == "operator" or _is_in_string(text, begin):
+        if text[:begin].rstrip()[-8:] == "operator" or is_in_string(text, begin):
             continue
         place = lines.at(begin)
         first = _kernel_start(text, begin)
-        configuration_end = _skip(text, end, ">")
+        configuration_end = skip(text, end, ">")
         opening = text.find("(", configuration_end)
-        closing = _skip(text, opening + 1, ")")
+        closing = skip(text, opening + 1, ")")
         kernel = text[first:begin].strip()
         if not kernel or configuration_end == len(text) or closing >= len(text):
             if place.is_system:
@@ -312,7 +201,7 @@ def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterato
         if (before >= 0 and begins[before][1] > begin) or lines.at(begin).is_system:
             continue
         is_template = text.startswith("<", name.end()) and not text.startswith("<<", name.end())
-        after = _skip_templates(text, name.end() + 1) + 1 if is_template else name.end()
+        after = skip_templates(text, name.end() + 1) + 1 if is_template else name.end()
         yield begin, end, "::loom_cuda::kernel_address("
         if not found[0].startswith("reinterpret_cast"):  # whose own bracket closes the call
             yield after, after, ")"
@@ -327,71 +216,21 @@ def _kernel_names(text: str) -> Iterator[str]:
             yield name[1]
 
 
-def _skip_templates(text: str, at: int) -> int:
-    """The position of the ``>`` that closes what ``<`` has opened in front of ``at``."""
-    depth = 1
-    while at < len(text):
-        if text[at] in _CLOSES:
-            at = _skip(text, at + 1, _CLOSES[text[at]])
-        else:
-            depth += (text[at] == "<") - (text[at] == ">")
-        if depth == 0:
-            return at
-        at += 1
-    return at
-
-
-def _back(text: str, at: int) -> int:
-    """The position behind the last character in front of ``at`` that is no space."""
-    while at > 0 and text[at - 1].isspace():
-        at -= 1
-    return at
-
-
-def _back_over_group(text: str, at: int) -> int:
-    """The position of the bracket that opens what is closed in front of ``at``."""
-    depth = 0
-    while at > 0:
-        at -= 1
-        if text[at] in _OPENS:
-            depth += 1
-        elif text[at] in _CLOSES:
-            depth -= 1
-            if depth == 0:
-                break
-    return at
-
-
-def _back_over_templates(text: str, at: int) -> int:
-    depth = 0
-    while at > 0:
-        at -= 1
-        if text[at] in _OPENS:
-            at = _back_over_group(text, at + 1)
-        elif text[at] == ">" and text[at - 1] != "-":
-            depth += 1
-        elif text[at] == "<":
-            depth -= 1
-            if depth == 0:
-                break
-    return at
-
-
 def _kernel_start(text: str, at: int) -> int:
     """Where the expression begins that names the kernel and ends in front of ``at``."""
     first = at
     while True:
-        at = _back(text, at)
+        at = back(text, at)
         if at > 0 and text[at - 1] == ">" and text[at - 2 : at] != "->":
-            at = _back(text, _back_over_templates(text, at))
+            at = back(text, back_over_templates(text, at))
         if at > 0 and text[at - 1] in ")]":
-            at = _back(text, _back_over_group(text, at))
+            at = back(text, back_over_group(text, at))
         while at > 0 and (text[at - 1].isalnum() or text[at - 1] == "_"):
             at -= 1
         first = at
-        before = _back(text, at)
+        before = back(text, at)
         if text[max(0, before - 8) : before] == "template":
-            before = _back(text, before - 8)
+            before = back(text, before - 8)
         if text[max(0, before - 2) : before] in ("::", "->"):
             at = before - 2
             if text[before - 2] == ":" and not re.search(r"[\w>]\s*$", text[max(0, at - 200) : at]):
@@ -424,7 +263,7 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         # more than a block can have.
         array = f"{kind} (*)[{_MOST_SHARED}]{rest}"
         memory = f"*reinterpret_cast<{array}>(::loom_cuda::dynamic_shared())"
-        if _is_in_function(text, begin):
+        if is_in_function(text, begin):
             yield begin, closing + 1, f"auto& {name} = {memory};"
             continue
         # Each function has the memory of its own launch.
@@ -436,8 +275,8 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
 
 def _noted(text: str, at: int) -> Iterator[tuple[int, int, str]]:
     """Behind a declaration in a function: where races are looked for, its variables are shared memory."""
-    closing = _skip(text, at, ";")
-    if not _is_in_function(text, at) or closing >= len(text):
+    closing = skip(text, at, ";")
+    if not is_in_function(text, at) or closing >= len(text):
         return
     declared = _ATTRIBUTE.sub(" ", text[at:closing])
     declared = declared[declared.rfind("}") + 1 :]
@@ -450,9 +289,9 @@ def _declarators(declared: str) -> Iterator[str]:
     begin = at = 0
     while at < len(declared):
         if declared[at] == "<":
-            at = _skip_templates(declared, at + 1)
-        elif declared[at] in _CLOSES:
-            at = _skip(declared, at + 1, _CLOSES[declared[at]])
+            at = skip_templates(declared, at + 1)
+        elif declared[at] in CLOSES:
+            at = skip(declared, at + 1, CLOSES[declared[at]])
         elif declared[at] == ",":
             yield declared[begin:at]
             begin = at + 1
@@ -465,7 +304,7 @@ def _variables(text: str, lines: Lines, is_relocatable: bool) -> Iterator[tuple[
     for found in _ON_DEVICE.finditer(text):
         begin, end = found.span()
         is_own = _declares_variable(text, begin, end) and not lines.at(begin).is_system
-        if is_own and not is_relocatable and not _is_in_function(text, begin):
+        if is_own and not is_relocatable and not is_in_function(text, begin):
             yield from _specified(text, begin, end, "static")
         else:
             yield begin, end, ""
@@ -483,7 +322,7 @@ def _declares_variable(text: str, begin: int, end: int) -> bool:
     while at < len(declared) and declared[at] not in ";={}()[":
         if declared.startswith("operator", at):
             return False
-        at = _skip_templates(declared, at + 1) + 1 if declared[at] == "<" else at + 1
+        at = skip_templates(declared, at + 1) + 1 if declared[at] == "<" else at + 1
     if declared[at : at + 1] not in (";", "=", "[") or declared.startswith("[[", at):
         return False
     before = re.split(r"[;{}]", text[max(0, begin - 200) : begin])[-1]
@@ -492,26 +331,13 @@ def _declares_variable(text: str, begin: int, end: int) -> bool:
     )
 
 
-def _is_in_function(text: str, at: int) -> bool:
-    depth = 0
-    while True:
-        at = max(text.rfind("{", 0, at), text.rfind("}", 0, at))
-        if at < 0:
-            return False
-        depth += 1 if text[at] == "}" else -1
-        if depth < 0:
-            if _NAMESPACE.search(text, max(0, at - 200), at) is None:
-                return True
-            depth = 0
-
-
 def _assembly(text: str, lines: Lines, refused: list[RefusedError] | None) -> Iterator[tuple[int, int, str]]:
     for found in _ASM.finditer(text):
         place = lines.at(found.start())
         opening = re.compile(r"\s*(?:(?:volatile|__volatile__)\s*)?\(").match(text, found.end())
-        if place.is_system or opening is None or _is_in_string(text, found.start()):
+        if place.is_system or opening is None or is_in_string(text, found.start()):
             continue
-        closing = _skip(text, opening.end(), ")")
+        closing = skip(text, opening.end(), ")")
         try:
             new = ptx.translated(text[opening.end() : closing])
         except ptx.UnknownInstructionError as error:
@@ -535,7 +361,7 @@ def _refused_if_emitted(number: int, what: str) -> str:
 
 def _only_for_assembly(text: str) -> Iterator[tuple[int, int, str]]:
     """Headers that take longer to read than a small kernel to compile."""
-    markers = [*_MARKER.finditer(text)]
+    markers = [*MARKER.finditer(text)]
     for marker, following in itertools.pairwise(markers):
         if _ONLY_FOR_ASSEMBLY.search(marker[2]):
             yield marker.end(), following.start() - 1, ""
