@@ -271,7 +271,12 @@ int loom_cuda_launch(const loom_cuda_kernel* given) {
                                     {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error, what)));
   }
   const LaunchScope own;
-  submit(std::move(launch), stream);
+  try {
+    submit(std::move(launch), stream);
+  } catch (const c10::AcceleratorError& error) {
+    // A device that has failed: the program asks by cudaGetLastError(), or meets it where it waits.
+    return set_last_error(error.get_error_code(), std::current_exception());
+  }
   return kSuccess;
 }
 
