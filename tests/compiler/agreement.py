@@ -411,6 +411,7 @@ def attentions(device: str) -> Iterator[Call]:
     for probability, is_causal in ((0.0, True), (0.1, False)):
         options = probability, is_causal
         yield lambda options=options: torch._scaled_dot_product_flash_attention(*halves, *options)
+        yield lambda options=options: aten._scaled_dot_product_cudnn_attention(*halves, None, True, *options)
         yield lambda options=options: torch._scaled_dot_product_efficient_attention(
             *halves, None, True, *options
         )
