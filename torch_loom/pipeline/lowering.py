@@ -41,13 +41,9 @@ def place_modules(
     run op by op on the device: PyTorch's own numbers, exact in each dtype.
     """
     with torch.inference_mode(False):  # whose tensors could not be trained later
-        return _place(modules, devices, keep)
-
-
-def _place(modules: list[nn.Module], devices: Sequence[torch.device], keep: bool) -> list[nn.Module]:
-    made = {} if keep else {**_empty_copies(modules), **_copies(modules, devices)}
-    placed = modules if keep else copy.deepcopy(modules, made)
-    return [module.to(device) for module, device in zip(placed, devices, strict=True)]
+        made = {} if keep else {**_empty_copies(modules), **_copies(modules, devices)}
+        placed = modules if keep else copy.deepcopy(modules, made)
+        return [module.to(device) for module, device in zip(placed, devices, strict=True)]
 
 
 def has_scripts(modules: list[nn.Module]) -> bool:

@@ -94,7 +94,7 @@ class Stage:
         self._make_optimizer, self._make_scheduler = optimizer, scheduler
         self._names, self._loss = list(given), loss
         self._places = spread(len(given), self.devices)
-        self._taking = threading.RLock()
+        self._taking = threading.Lock()
         self._given = [*given.values(), *([loss] if isinstance(loss, nn.Module) else [])]
         self.has_values = compiled is None or keep_modules or has_scripts(self._given)
         """Whether the values of the modules are on the device."""
@@ -135,18 +135,17 @@ class Stage:
 
     def take_values(self) -> Stage:
         """Copy the modules' values to the device, if that is still to be done; return the stage."""
-        if not self.has_values:
-            with self._taking:
-                if not self.has_values:
-                    self._copy_values()
+        if self.has_values:
+            return self
+        with self._taking:
+            if not self.has_values:
+                self._hold(self._placed(keep=False))
+                if self._modes is not None:
+                    self._modes = None
+                    self.prepare(training=False)
+                self.has_values = True  # last: who sees it takes the modules as they are
+                self._given = []  # the program's own to let go
         return self
-
-    def _copy_values(self) -> None:
-        self._hold(self._placed(keep=False))
-        self.has_values = True
-        if self._modes is not None:
-            self._modes = None
-            self.prepare(training=False)
 
     def _placed(self, keep: bool) -> list[nn.Module]:
         loss_places = self._places[-1:] * (len(self._given) - len(self._places))

@@ -20,8 +20,8 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     if not context.options.enable_consteval or not context.parameters:
         return graph
     known = {name: one for name, one in context.parameters.items() if name not in context.updated}
-    folded, evaluated = [], []
-    inner: set[fx.Node] = set()
+    folded: dict[fx.Node, None] = {}
+    evaluated = []
     with torch.no_grad():
         for node in graph.graph.nodes:
             if node.op != "call_function" or not _can_fold(node, known):
@@ -29,13 +29,12 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
             known[node.name] = _evaluated(node, known)
             evaluated.append(node)
             if computes(node) and isinstance(known[node.name], torch.Tensor):
-                folded.append(node)
-                inner.add(node)
+                folded[node] = None
             for source in node.all_input_nodes:
-                if source in inner and inner.issuperset(source.users):
+                if source in folded and source.users.keys() <= folded.keys():
                     known[source.name] = None  # its memory is the next one's
     # Only those that something else reads; the others go with their users.
-    kept = [node for node in folded if not all(user in inner for user in node.users)]
+    kept = [node for node in folded if not node.users.keys() <= folded.keys()]
     context.folded = (part_of(graph.graph, kept), [f"const_{node.name}" for node in kept])
     for node in kept:
         with graph.graph.inserting_before(node):
