@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from numpy.lib import introspect
 
 from tests.conftest import PythonRunner
 
@@ -18,12 +20,22 @@ def measured(name: str) -> dict[str, Any]:
     return dict(json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))["results"])
 
 
-MEASURED = measured("card_values.json")
+def has_same_operands(name: str) -> bool:
+    """Return whether the operands of a result are the measurement's.
+
+    Those of functions of float64 are powers of NumPy's, whose last bit its loops of AVX-512 decide.
+    """
+    powers = introspect.opt_func_info(func_name="^power$")["power"]["ddd"]["current"]
+    return powers in ("X86_V4", "AVX512_SKX") or re.fullmatch("(un|bi|bw)/.*/f64", name) is None
+
+
+MEASURED = {name: digest for name, digest in measured("card_values.json").items() if has_same_operands(name)}
 
 
 def digests(run: PythonRunner, **env: str) -> dict[str, str]:
     done = run(PROGRAMS / "digests.py", {"TORCH_LOOM_DEVICE_NAME": "cuda", **env})
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return {name: digest for name, digest in found.items() if has_same_operands(name)}
 
 
 @pytest.mark.long

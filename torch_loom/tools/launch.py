@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch_loom import config
 from torch_loom.errors import ConfigurationError
+from torch_loom.kernels.cuda_cpp import toolkit
 from torch_loom.nvml import description
 from torch_loom.tools.local_ranks import environment
 
@@ -36,6 +37,7 @@ def prepare(name: str, values: Values) -> None:
     if name == config.CUDA_NAME:
         description.export(settings)
         description.offer()
+        toolkit.offer()
 
 
 def run(arguments: Sequence[str], values: Values, local_ranks: int | None = None) -> None:

@@ -38,17 +38,11 @@ def test_two_extensions_are_built_and_used(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_setup_file_with_a_cuda_extension(tmp_path: Path) -> None:
-    for name in ("setup.py", "bindings.cpp", "scale.cu", "use.py", "refused.cu"):
-        (tmp_path / name).write_bytes((PROGRAMS / "packaged" / name).read_bytes())
-    run(["setup.py", "build_ext", "--inplace"], tmp_path)
-    run(["use.py"], tmp_path)
+def test_a_setup_file_and_libraries_of_cuda(tmp_path: Path) -> None:
+    """Of a C++ and two CUDA sources.
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_libraries_of_cuda(tmp_path: Path) -> None:
-    """cuBLAS, PyTorch's generator, kernels by address, variables that two sources call alike."""
+    cuBLAS, PyTorch's generator, kernels by address, variables that two sources call alike.
+    """
     for file in (PROGRAMS / "libraries").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     checks = {"TORCH_LOOM_CHECK_KERNELS": "1"}
@@ -66,7 +60,7 @@ def test_the_stable_interface_of_pytorch(tmp_path: Path) -> None:
 
 def test_nvcc_names_what_it_refuses(tmp_path: Path) -> None:
     """As a build sees it: the line of the source, and a status that ends the build."""
-    source = PROGRAMS / "packaged" / "refused.cu"
+    source = PROGRAMS / "refused.cu"
     done = subprocess.run(
         [
             sys.executable,

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from torch_loom import _C
-from torch_loom.kernels.cuda_cpp import nvcc, toolkit
+from torch_loom.kernels.cuda_cpp import nvcc
 
 PROGRAM = Path(__file__).parent / "programs" / "standalone"
+RUN = [str(Path(sys.executable).with_name("loom")), "run", "--"]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = toolkit.make(Path(_C.__file__), is_checked=False, finds_races=False) / "bin" / "nvcc"
     program = tmp_path_factory.mktemp("standalone") / "sums"
     sources = [str(PROGRAM / name) for name in ("main.cu", "host.cpp")]
-    subprocess.run([compiler, "-O1", "-DkTwice=2", *sources, "-o", program], check=True, timeout=100)
+    subprocess.run([*RUN, "nvcc", "-O1", "-DkTwice=2", *sources, "-o", program], check=True, timeout=100)
     return program
 
 
@@ -47,6 +47,20 @@ def _run(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
         timeout=100,
         check=False,
     )
+
+
+def test_builds_find_the_toolkit_first() -> None:
+    """By its name, as by the variables that makefiles read, whatever other toolkit there is."""
+    done = subprocess.run(
+        [*RUN, "sh", "-c", "command -v nvcc; echo $CUDA_HOME/bin/nvcc; echo $CUDA_PATH/bin/nvcc"],
+        env={**os.environ, "CUDA_HOME": "/usr/local/cuda"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    (found,) = set(done.stdout.split())
+    assert Path(found).is_file()
 
 
 def test_programs_need_a_toolkit(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from torch_loom.errors import CompilationError
-from torch_loom.kernels.cuda_cpp import nvcc
+from torch_loom.kernels.cuda_cpp import INCLUDE, nvcc
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
@@ -28,7 +28,7 @@ extern "C" __attribute__((visibility("default"))) const char* {entry}(
 def _headers() -> str:
     digest = hashlib.sha256()
     # The headers, and what rewrites a source.
-    kernels = nvcc.INCLUDE.parents[1]
+    kernels = INCLUDE.parents[1]
     paths = [path for part in ("cuda_cpp", "emission/cpp", "ptx") for path in (kernels / part).rglob("*")]
     for path in sorted(path for path in paths if path.suffix != ".pyc" and path.is_file()):
         digest.update(path.read_bytes())
@@ -56,7 +56,7 @@ def options(*, is_checked: bool, finds_races: bool = False, includes: tuple[str,
     """
     checked = nvcc.checks(is_checked, finds_races)
     folders = [option for folder in includes for option in ("-I", folder)]
-    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-isystem", str(nvcc.INCLUDE)]
+    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-isystem", str(INCLUDE)]
 
 
 def key_of(text: str, given: list[str]) -> str:

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from torch_loom import config
 from torch_loom.config import settings
-from torch_loom.kernels.cuda_cpp import program
+from torch_loom.kernels.cuda_cpp import INCLUDE, program
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
-INCLUDE = Path(__file__).with_name("include")
 _CUDA_SUFFIXES = (".cu", ".cuh")
 _HOST_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C", ".c")
 

@@ -8,19 +8,39 @@ extension module: it has their functions, and is in the process already.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
 import shlex
 import sys
 import tempfile
 from pathlib import Path
 
 from torch_loom import config
-from torch_loom.kernels.cuda_cpp.nvcc import INCLUDE
+from torch_loom.errors import ConfigurationError
+from torch_loom.kernels.cuda_cpp import INCLUDE
 
 # Libraries of PyTorch's and NVIDIA's whose functions the extension module has.
 _LIBRARIES = (
     *("cudart", "cudart_static", "cudadevrt", "c10_cuda", "torch_cuda", "cuda", "cublas", "nvrtc"),
     "nvToolsExt",
 )
+
+
+def offer() -> None:
+    """Make child processes find it first: in ``PATH``, and as ``CUDA_HOME`` and ``CUDA_PATH``."""
+    extension = importlib.util.find_spec("torch_loom._C")
+    if extension is None or extension.origin is None:
+        return  # said by what loads it
+    try:
+        home = make(
+            Path(extension.origin),
+            is_checked=config.checks_kernels(),
+            finds_races=config.watches_kernels(),
+        )
+    except ConfigurationError:
+        return  # said where something is compiled
+    config.put_first("PATH", str(home / "bin"))
+    os.environ.update(CUDA_HOME=str(home), CUDA_PATH=str(home))
 
 
 def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:

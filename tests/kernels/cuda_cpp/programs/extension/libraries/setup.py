@@ -1,9 +1,11 @@
 """An extension that calls cuBLAS, draws from PyTorch's generator, and launches kernels by their addresses."""
 
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CUDAExtension
 
-flags = {"cxx": ["-O1"], "nvcc": ["-O1", "--extra-device-vectorization", "-Xptxas -O3", "-keep-dir", "."]}
+assert CUDA_HOME is not None
+lines = ["--extra-device-vectorization", "-Xptxas -O3", "-keep-dir", ".", "--expt-extended-lambda"]
+flags = {"cxx": ["-O1"], "nvcc": ["-O1", *lines, "-gencode", "arch=compute_80,code=sm_80"]}
 setup(
     name="loom_test_libraries",
     ext_modules=[
