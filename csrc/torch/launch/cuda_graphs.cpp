@@ -1,5 +1,6 @@
-// Graphs by CUDA's runtime library: those of torch.cuda.CUDAGraph, captured from any stream of the program.
-// Graphs that are put together node by node, and changes of single nodes, are not there.
+// Graphs by CUDA's runtime library: those of torch.cuda.CUDAGraph, captured from any stream of the program, and
+// those that are put together node by node, whose launch issues the nodes. Nodes of the former cannot be changed,
+// and nodes that allocate or decide are not there.
 #include <c10/core/StreamGuard.h>
 #include <cuda_runtime_api.h>
 
@@ -7,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "torch/dispatch/graph.h"
 #include "torch/launch/runtime_calls.h"
@@ -16,11 +19,24 @@ using loom::runtime::CommandKind;
 using loom::runtime::Node;
 using loom::runtime::StreamRef;
 
+struct CUgraphNode_st {
+  cudaGraphNodeType type;
+  std::shared_ptr<const loom_cuda_graph_work> work;  // null where it was captured
+  std::vector<const CUgraphNode_st*> after;
+};
 struct CUgraph_st {
-  std::shared_ptr<LoomGraph> graph;
+  std::shared_ptr<LoomGraph> captured;  // null if it is put together
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
 };
 struct CUgraphExec_st {
-  std::shared_ptr<LoomGraph> graph;
+  struct Step {
+    const CUgraphNode_st* node;  // by which the program names it
+    cudaGraphNodeType type;
+    std::shared_ptr<const loom_cuda_graph_work> work;
+    std::vector<size_t> after;  // steps
+  };
+  std::shared_ptr<LoomGraph> captured;
+  std::vector<Step> steps;  // in the order of their launch
 };
 
 namespace {
@@ -63,6 +79,68 @@ bool have_same_nodes(const LoomGraph& left, const LoomGraph& right) {
                                                        });
 }
 
+bool have_same_nodes(const CUgraphExec_st& left, const CUgraphExec_st& right) {
+  if ((left.captured == nullptr) != (right.captured == nullptr)) return false;
+  if (left.captured != nullptr) return have_same_nodes(*left.captured, *right.captured);
+  return std::equal(left.steps.begin(), left.steps.end(), right.steps.begin(), right.steps.end(),
+                    [](const auto& one, const auto& other) {
+                      return one.type == other.type && one.after == other.after;
+                    });
+}
+
+cudaGraphNodeType type_of(CommandKind kind) {
+  return kind == CommandKind::kKernel ? cudaGraphNodeTypeKernel
+         : kind == CommandKind::kCopy ? cudaGraphNodeTypeMemcpy
+                                      : cudaGraphNodeTypeMemset;
+}
+
+bool has_node(const CUgraph_st& graph, const CUgraphNode_st* node) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const auto& one) { return one.get() == node; });
+}
+
+// Takes what the node does, also where it is refused.
+std::shared_ptr<const loom_cuda_graph_work> owned(const loom_cuda_graph_work& work) {
+  return {new loom_cuda_graph_work(work), [](const loom_cuda_graph_work* own) {
+            own->release(own->own);
+            delete own;
+          }};
+}
+
+// The steps of a graph, each behind those that it waits for: in the order of the nodes where that is one. Empty
+// where nodes wait for one another.
+std::vector<CUgraphExec_st::Step> ordered(const CUgraph_st& graph) {
+  std::vector<CUgraphExec_st::Step> steps;
+  std::map<const CUgraphNode_st*, size_t> places;
+  for (bool has_moved = true; has_moved && steps.size() < graph.nodes.size();) {
+    has_moved = false;
+    for (const auto& node : graph.nodes) {
+      const auto is_placed = [&](const CUgraphNode_st* one) { return places.count(one) != 0; };
+      if (is_placed(node.get()) || !std::all_of(node->after.begin(), node->after.end(), is_placed)) continue;
+      std::vector<size_t> after;
+      for (const CUgraphNode_st* one : node->after) after.push_back(places[one]);
+      std::sort(after.begin(), after.end());
+      places[node.get()] = steps.size();
+      steps.push_back({node.get(), node->type, node->work, std::move(after)});
+      has_moved = true;
+    }
+  }
+  if (steps.size() < graph.nodes.size()) steps.clear();
+  return steps;
+}
+
+// Gives as many nodes as there is room for, or their number.
+template <typename Nodes>
+cudaError_t give(const Nodes& kept, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes == nullptr) {
+    *count = kept.size();
+    return cudaSuccess;
+  }
+  for (size_t i = 0; i < *count; ++i) nodes[i] = i < kept.size() ? &*kept[i] : nullptr;
+  *count = std::min(*count, kept.size());
+  return cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
@@ -84,23 +162,92 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
     if (!was_captured) return;
     const c10::StreamGuard current(torch_stream(stream));
     graph->capture_end();
-    *result = new CUgraph_st{graph};
+    auto made = std::make_unique<CUgraph_st>(CUgraph_st{graph, {}});
+    for (const Node& node : graph->recording()->nodes()) {
+      made->nodes.push_back(std::make_unique<CUgraphNode_st>(CUgraphNode_st{type_of(node.kind), nullptr, {}}));
+      for (const auto before : node.after) made->nodes.back()->after.push_back(made->nodes[before].get());
+    }
+    *result = made.release();
   });
   return error != cudaSuccess || was_captured ? error : refuse(cudaErrorIllegalState);
 }
 
+cudaError_t cudaGraphCreate(cudaGraph_t* result, unsigned flags) {
+  if (result == nullptr || flags != 0) return refuse(cudaErrorInvalidValue);
+  *result = new CUgraph_st;
+  return cudaSuccess;
+}
+cudaError_t loom_cuda_graph_add(cudaGraphNode_t* result, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                size_t count, cudaGraphNodeType type, loom_cuda_graph_work given) {
+  auto work = owned(given);
+  if (result == nullptr || graph == nullptr || (after == nullptr && count != 0)) {
+    return refuse(cudaErrorInvalidValue);
+  }
+  if (graph->captured != nullptr) return refuse(cudaErrorNotSupported);
+  if (!std::all_of(after, after + count, [&](cudaGraphNode_t node) { return has_node(*graph, node); })) {
+    return refuse(cudaErrorInvalidValue);
+  }
+  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
+      CUgraphNode_st{type, std::move(work), std::vector<const CUgraphNode_st*>(after, after + count)}));
+  *result = graph->nodes.back().get();
+  return cudaSuccess;
+}
+cudaError_t loom_cuda_graph_set(cudaGraphExec_t executable, cudaGraphNode_t node, cudaGraphNodeType type,
+                                loom_cuda_graph_work given) {
+  auto work = owned(given);
+  if (node == nullptr) return refuse(cudaErrorInvalidValue);
+  if (executable == nullptr) {
+    if (node->work == nullptr || node->type != type) return refuse(cudaErrorInvalidValue);
+    node->work = std::move(work);
+    return cudaSuccess;
+  }
+  // The node itself may be gone.
+  const auto step = std::find_if(executable->steps.begin(), executable->steps.end(),
+                                 [&](const auto& one) { return one.node == node && one.type == type; });
+  if (step == executable->steps.end()) return refuse(cudaErrorInvalidValue);
+  step->work = std::move(work);
+  return cudaSuccess;
+}
+const void* loom_cuda_graph_work_of(cudaGraphNode_t node, cudaGraphNodeType type) {
+  return node == nullptr || node->work == nullptr || node->type != type ? nullptr : node->work->own;
+}
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                     const cudaGraphNode_t* to, size_t count) {
+  if (graph == nullptr || (count != 0 && (from == nullptr || to == nullptr))) {
+    return refuse(cudaErrorInvalidValue);
+  }
+  if (graph->captured != nullptr) return refuse(cudaErrorNotSupported);
+  for (size_t i = 0; i < count; ++i) {
+    if (!has_node(*graph, from[i]) || !has_node(*graph, to[i])) return refuse(cudaErrorInvalidValue);
+  }
+  for (size_t i = 0; i < count; ++i) to[i]->after.push_back(from[i]);
+  return cudaSuccess;
+}
+
 cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* result, cudaGraph_t graph) {
   if (result == nullptr || graph == nullptr) return refuse(cudaErrorInvalidValue);
+  auto made = std::make_unique<CUgraphExec_st>();
+  if (graph->captured == nullptr) {
+    made->steps = ordered(*graph);
+    if (made->steps.size() < graph->nodes.size()) return refuse(cudaErrorInvalidValue);
+  }
+  made->captured = graph->captured;
   return numbered([&] {
-    graph->graph->instantiate();
-    *result = new CUgraphExec_st{graph->graph};
+    if (made->captured != nullptr) made->captured->instantiate();
+    *result = made.release();
   });
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   if (graph == nullptr) return refuse(cudaErrorInvalidValue);
+  if (graph->captured == nullptr) {
+    for (const auto& step : graph->steps) {
+      if (const cudaError_t error = step.work->issue(step.work->own, handle); error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  }
   return on_stream(handle, [&](StreamRef stream) {
     const c10::StreamGuard current(torch_stream(stream));
-    graph->graph->replay();
+    graph->captured->replay();
   });
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t handle) {
@@ -109,8 +256,12 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t handle) {
 }
 cudaError_t loom_cuda_graph_update(cudaGraphExec_t graph, cudaGraph_t other) {
   if (graph == nullptr || other == nullptr) return refuse(cudaErrorInvalidValue);
-  if (!have_same_nodes(*graph->graph, *other->graph)) return refuse(cudaErrorGraphExecUpdateFailure);
-  graph->graph = other->graph;
+  CUgraphExec_st changed{other->captured, {}};
+  if (other->captured == nullptr) changed.steps = ordered(*other);
+  if (!have_same_nodes(*graph, changed)) return refuse(cudaErrorGraphExecUpdateFailure);
+  graph->captured = changed.captured;
+  // The program names its nodes as before.
+  for (size_t i = 0; i < changed.steps.size(); ++i) graph->steps[i].work = std::move(changed.steps[i].work);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
@@ -123,36 +274,42 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphClone(cudaGraph_t* result, cudaGraph_t graph) {
   if (result == nullptr || graph == nullptr) return refuse(cudaErrorInvalidValue);
-  *result = new CUgraph_st{graph->graph};
+  auto made = std::make_unique<CUgraph_st>();
+  made->captured = graph->captured;
+  std::map<const CUgraphNode_st*, const CUgraphNode_st*> copies;
+  for (const auto& node : graph->nodes) {
+    made->nodes.push_back(std::make_unique<CUgraphNode_st>(*node));
+    copies[node.get()] = made->nodes.back().get();
+  }
+  for (const auto& node : made->nodes) {
+    for (const CUgraphNode_st*& before : node->after) before = copies.at(before);
+  }
+  *result = made.release();
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   if (graph == nullptr || count == nullptr) return refuse(cudaErrorInvalidValue);
-  const auto& kept = graph->graph->recording()->nodes();
-  if (nodes == nullptr) {
-    *count = kept.size();
-    return cudaSuccess;
+  return give(graph->nodes, nodes, count);
+}
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (graph == nullptr || count == nullptr) return refuse(cudaErrorInvalidValue);
+  std::vector<CUgraphNode_st*> roots;
+  for (const auto& node : graph->nodes) {
+    if (node->after.empty()) roots.push_back(node.get());
   }
-  for (size_t i = 0; i < *count; ++i) {
-    auto* const node = i < kept.size() ? const_cast<Node*>(&kept[i]) : nullptr;
-    nodes[i] = reinterpret_cast<cudaGraphNode_t>(node);
-  }
-  *count = std::min(*count, kept.size());
-  return cudaSuccess;
+  return give(roots, nodes, count);
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   if (node == nullptr || type == nullptr) return refuse(cudaErrorInvalidValue);
-  const CommandKind kind = reinterpret_cast<const Node*>(node)->kind;
-  *type = kind == CommandKind::kKernel ? cudaGraphNodeTypeKernel
-          : kind == CommandKind::kCopy ? cudaGraphNodeTypeMemcpy
-                                       : cudaGraphNodeTypeMemset;
+  *type = node->type;
   return cudaSuccess;
 }
 cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned) {
   if (graph == nullptr || path == nullptr) return refuse(cudaErrorInvalidValue);
+  if (graph->captured == nullptr) return refuse(cudaErrorNotSupported);
   return numbered([&] {
-    graph->graph->enable_debug_mode();
-    graph->graph->debug_dump(path);
+    graph->captured->enable_debug_mode();
+    graph->captured->debug_dump(path);
   });
 }

@@ -197,6 +197,27 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return
 
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t, unsigned) { return cudaSuccess; }
 
+cudaError_t loom_cuda_fill(const cudaMemsetParams* fill, cudaStream_t handle) {
+  const unsigned bytes = fill->elementSize;
+  if ((bytes != 1 && bytes != 2 && bytes != 4) || (fill->height > 1 && fill->width * bytes > fill->pitch)) {
+    return refuse(cudaErrorInvalidValue);
+  }
+  return on_stream(handle, [&](StreamRef stream) {
+    const loom::driver::Kernel kernel{"memset",
+                                      [](void* context, loom::driver::Stream) {
+                                        const auto& own = *static_cast<const cudaMemsetParams*>(context);
+                                        for (size_t y = 0; y < own.height; ++y) {
+                                          auto* at = static_cast<char*>(own.dst) + y * own.pitch;
+                                          for (size_t x = 0; x < own.width; ++x, at += own.elementSize) {
+                                            std::memcpy(at, &own.value, own.elementSize);
+                                          }
+                                        }
+                                      },
+                                      [](void* context) { delete static_cast<cudaMemsetParams*>(context); },
+                                      new cudaMemsetParams(*fill)};
+    loom::runtime::submit(stream, kernel);
+  });
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   struct Call {
     cudaHostFn_t function;

@@ -16,27 +16,38 @@ struct AddressedLaunch {
   bool is_cooperative;
 };
 using Launcher = cudaError_t (*)(const void* kernel, const AddressedLaunch& launch);
+// Of a kernel's parameters. Null where the kernel is not known.
+struct ParameterSizes {
+  const size_t* bytes = nullptr;
+  size_t count = 0;
+};
 
 // One for each library that is compiled; a kernel is known from when its address is first taken.
 class KernelAddresses {
  public:
-  void add(const void* kernel, Launcher launcher) {
+  void add(const void* kernel, Launcher launcher, ParameterSizes parameters) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    launchers_.emplace(kernel, launcher);
+    kernels_.emplace(kernel, Known{launcher, parameters});
   }
   cudaError_t launch(const void* kernel, const AddressedLaunch& launch) {
-    Launcher launcher = nullptr;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = launchers_.find(kernel);
-      if (found != launchers_.end()) launcher = found->second;
-    }
+    const Launcher launcher = find(kernel).launcher;
     return launcher == nullptr ? cudaErrorInvalidDeviceFunction : launcher(kernel, launch);
   }
+  ParameterSizes parameters(const void* kernel) { return find(kernel).parameters; }
 
  private:
+  struct Known {
+    Launcher launcher = nullptr;
+    ParameterSizes parameters;
+  };
+  Known find(const void* kernel) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = kernels_.find(kernel);
+    return found == kernels_.end() ? Known{} : found->second;
+  }
+
   std::mutex mutex_;
-  std::map<const void*, Launcher> launchers_;
+  std::map<const void*, Known> kernels_;
 };
 inline KernelAddresses& kernel_addresses() {
   static KernelAddresses all;

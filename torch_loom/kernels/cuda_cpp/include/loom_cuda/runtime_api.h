@@ -370,12 +370,41 @@ LOOM_CUDART cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* event, cudaIpcEventH
 LOOM_CUDART cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* address);
 LOOM_CUDART cudaError_t cudaIpcOpenMemHandle(void** address, cudaIpcMemHandle_t handle, unsigned flags);
 LOOM_CUDART cudaError_t cudaIpcCloseMemHandle(void* address);
-// Graphs, of captured streams alone.
+// Graphs, of captured streams and of single nodes.
 enum cudaGraphNodeType {
   cudaGraphNodeTypeKernel = 0,
   cudaGraphNodeTypeMemcpy = 1,
-  cudaGraphNodeTypeMemset = 2
+  cudaGraphNodeTypeMemset = 2,
+  cudaGraphNodeTypeHost = 3,
+  cudaGraphNodeTypeGraph = 4,
+  cudaGraphNodeTypeEmpty = 5
 };
+// What a node does: `issue` puts it on a stream. The graph takes `own`, which `release` frees.
+struct loom_cuda_graph_work {
+  void* own;
+  cudaError_t (*issue)(const void* own, cudaStream_t stream);
+  void (*release)(void* own);
+};
+// Of bytes, or of elements of 2 or 4 bytes: `width` of them in a row, `height` rows `pitch` bytes apart.
+struct cudaMemsetParams {
+  void* dst;
+  size_t pitch;
+  unsigned value, elementSize;
+  size_t width, height;
+};
+LOOM_CUDART cudaError_t loom_cuda_fill(const struct cudaMemsetParams* fill, cudaStream_t stream);
+LOOM_CUDART cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags);
+LOOM_CUDART cudaError_t loom_cuda_graph_add(cudaGraphNode_t* node, cudaGraph_t graph,
+                                            const cudaGraphNode_t* after, size_t count,
+                                            enum cudaGraphNodeType type, struct loom_cuda_graph_work work);
+// Gives a node other work, in an executable graph or, without one, in its own.
+LOOM_CUDART cudaError_t loom_cuda_graph_set(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                            enum cudaGraphNodeType type, struct loom_cuda_graph_work work);
+// Null unless the node is of this type and was added by itself.
+LOOM_CUDART const void* loom_cuda_graph_work_of(cudaGraphNode_t node, enum cudaGraphNodeType type);
+LOOM_CUDART cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                                 const cudaGraphNode_t* to, size_t count);
+LOOM_CUDART cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
 LOOM_CUDART cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 LOOM_CUDART cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 LOOM_CUDART cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);

@@ -4,6 +4,7 @@
 #ifndef LOOM_CUDA_DEVICE_CODE
 #include "loom_cuda/runtime_api.h"
 #endif
+#include "loom_cuda/graphs.h"
 #include "loom_cuda/kernel_addresses.h"
 #include "loom_cuda/memory_pools.h"
 #include "loom_cuda/pitched_memory.h"
@@ -107,39 +108,6 @@ static inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStre
                                                    unsigned long long* id = nullptr, void* = nullptr,
                                                    void* = nullptr, void* = nullptr, void* = nullptr) {
   return loom_cuda_capture_info(stream, status, id);
-}
-
-static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                               unsigned long long = 0) {
-  return loom_cuda_graph_instantiate(executable, graph);
-}
-static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                               cudaGraphNode_t*, char*, size_t) {
-  return loom_cuda_graph_instantiate(executable, graph);
-}
-static inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                                        unsigned long long = 0) {
-  return loom_cuda_graph_instantiate(executable, graph);
-}
-enum cudaGraphExecUpdateResult { cudaGraphExecUpdateSuccess = 0, cudaGraphExecUpdateError = 1 };
-struct cudaGraphExecUpdateResultInfo {
-  cudaGraphExecUpdateResult result;
-  cudaGraphNode_t errorNode, errorFromNode;
-};
-static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
-                                              cudaGraphNode_t* node, cudaGraphExecUpdateResult* result) {
-  const cudaError_t error = loom_cuda_graph_update(executable, graph);
-  if (node != nullptr) *node = nullptr;
-  if (result != nullptr)
-    *result = error == cudaSuccess ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateError;
-  return error;
-}
-static inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t executable, cudaGraph_t graph,
-                                              cudaGraphExecUpdateResultInfo* info) {
-  cudaGraphExecUpdateResult result;
-  const cudaError_t error = cudaGraphExecUpdate(executable, graph, nullptr, &result);
-  if (info != nullptr) *info = {result, nullptr, nullptr};
-  return error;
 }
 
 // Variables of the device are variables of the process: what is in flight may use them.
@@ -256,12 +224,14 @@ namespace loom_cuda {
 template <typename... P>
 static inline void* kernel_address(void (*kernel)(P...)) {
   void* const address = reinterpret_cast<void*>(kernel);
-  kernel_addresses().add(address, [](const void* own, const AddressedLaunch& launch) {
+  static constexpr size_t kParameterBytes[] = {sizeof(P)..., 0};
+  const Launcher launcher = [](const void* own, const AddressedLaunch& launch) {
     Configuration configuration(launch.grid, launch.block, launch.shared_bytes, launch.stream);
     configuration.is_cooperative = launch.is_cooperative;
     const auto typed = reinterpret_cast<void (*)(P...)>(const_cast<void*>(own));
     return launch_by_pointers(typed, configuration, launch.values, std::index_sequence_for<P...>());
-  });
+  };
+  kernel_addresses().add(address, launcher, {kParameterBytes, sizeof...(P)});
   return address;
 }
 // A variable that has a kernel's name.

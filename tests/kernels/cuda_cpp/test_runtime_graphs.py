@@ -1,4 +1,4 @@
-"""Graphs that a program captures, and pools of memory, by CUDA's runtime library."""
+"""Graphs that a program captures or puts together, and pools of memory, by CUDA's runtime library."""
 
 from __future__ import annotations
 
@@ -15,5 +15,12 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize("name", ["replayed", "refused", "pooled"])
 def test_runtime_library(name: str, tmp_path: Path) -> None:
     function = getattr(library_of("captured_graphs", tmp_path), name)
+    function.restype = ctypes.c_char_p
+    assert function() is None
+
+
+@pytest.mark.parametrize("name", ["launched", "filled", "refused_nodes"])
+def test_graphs_node_by_node(name: str, tmp_path: Path) -> None:
+    function = getattr(library_of("graph_nodes", tmp_path), name)
     function.restype = ctypes.c_char_p
     assert function() is None
