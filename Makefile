@@ -23,7 +23,7 @@ demo: build
 	$(BIN)/loom demo
 
 test: build
-	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 60 --durations 40
+	$(BIN)/python -m pytest -m "not conformance or sample" --stateful-seconds 20 --durations 40
 
 # The efficiency of chips, from measurements: `make fit DATA=folder`. Steps of models need timm and torchvision.
 fit: build

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]:
-    """Run pytest, without the slow tests, with these arguments; return the modules with tests that skipped.
+    """Run pytest's default selection with these arguments; return the modules with tests that skipped.
 
     Tests of programs in processes of their own are left out: these settings do not reach them.
 
@@ -28,8 +28,7 @@ def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
-            *("--in-this-process", f"--junit-xml={report}"),
-            *("-m", "not slow and not conformance", *arguments),
+            *("--in-this-process", f"--junit-xml={report}", *arguments),
         ],
         env={**os.environ, **env},
         cwd=ROOT,

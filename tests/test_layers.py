@@ -104,7 +104,7 @@ ALLOWED = {
     "kernels": {"_C", "chips", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
-    "tools": {"_C", "device", "distributed", "nvml", *STAIRCASE} | BESIDE,
+    "tools": {"_C", "device", "distributed", "kernels", "nvml", *STAIRCASE} | BESIDE,
     "nvml": {"chips"} | BESIDE,
     "distributed": {"_C", "chips", "device"} | BESIDE,
 }

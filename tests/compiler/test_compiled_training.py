@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 # What the name decides, the interface of the device and its registration, all programs share.
 CASES = [
     *(("cuda", program) for program in ("attention", "calls", "recurrent", "layers", "optimizers", "modes")),
-    *((name, program) for name in ("loom", "rbln") for program in ("attention", "layers")),
+    *(("loom", "attention"), ("rbln", "layers")),
 ]
 
 

@@ -20,9 +20,9 @@ pytestmark = [
 ]
 
 
-def reports(run_python: PythonRunner, name: str, environment: dict[str, str]) -> dict[str, str]:
+def reports(warm_python: PythonRunner, name: str, environment: dict[str, str]) -> dict[str, str]:
     """Run the cases of a file; return what each reports. Each report has the line that is marked."""
-    shown = run_python(PROGRAMS / "run.py", environment, given=(name, [])).stdout
+    shown = warm_python(PROGRAMS / "run.py", environment, given=(name, [])).stdout
     found = {}
     for line in shown.splitlines():
         case, marked, report = line.split("\t")
@@ -33,8 +33,8 @@ def reports(run_python: PythonRunner, name: str, environment: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("environment", [DEFAULT, SANITIZED], ids=["default", "sanitized"])
-def test_accesses_outside_of_an_argument(run_python: PythonRunner, environment: dict[str, str]) -> None:
-    found = reports(run_python, "bounds", environment)
+def test_accesses_outside_of_an_argument(warm_python: PythonRunner, environment: dict[str, str]) -> None:
+    found = reports(warm_python, "bounds", environment)
     assert len(found) == 20
     assert "tl.gather is given the index 16" in found.pop("gathered_outside")
     assert all("an illegal memory access was encountered" in report for report in found.values())
@@ -42,8 +42,8 @@ def test_accesses_outside_of_an_argument(run_python: PythonRunner, environment: 
     assert "memory that is no tensor's" in found["freed_tensor"]
 
 
-def test_races(run_python: PythonRunner) -> None:
-    found = reports(run_python, "races", SANITIZED)
+def test_races(warm_python: PythonRunner) -> None:
+    found = reports(warm_python, "races", SANITIZED)
     assert len(found) == 14
     for case in ("on_two_streams", "halves_on_two_streams", "columns_on_two_streams"):
         assert found.pop(case).startswith("CUDASanitizerErrors: ")
@@ -51,8 +51,8 @@ def test_races(run_python: PythonRunner) -> None:
     assert "program (1, 0, 0) of (4, 1, 1) writes 4 bytes at byte 768" in found["overlapping_tiles"]
 
 
-def test_contents_and_offsets(run_python: PythonRunner) -> None:
-    found = reports(run_python, "contents", SANITIZED)
+def test_contents_and_offsets(warm_python: PythonRunner) -> None:
+    found = reports(warm_python, "contents", SANITIZED)
     assert len(found) == 9
     words = {"KernelCheckError": 9, "which nothing has written": 5, "has wrapped around": 4}
     assert {text: sum(text in report for report in found.values()) for text in words} == words

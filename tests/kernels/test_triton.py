@@ -18,46 +18,46 @@ pytestmark = [
 ]
 
 
-def test_launches(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "launches.py", NAME)
+def test_launches(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "launches.py", NAME)
 
 
-def test_bad_input(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "bad_input.py", NAME)
+def test_bad_input(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "bad_input.py", NAME)
 
 
-def test_inline_assembly(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "inline_assembly.py", NAME)
+def test_inline_assembly(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "inline_assembly.py", NAME)
 
 
-def test_functions_of_the_library(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "library_functions.py", NAME)
+def test_functions_of_the_library(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "library_functions.py", NAME)
 
 
 @pytest.mark.parametrize("settings", [{}, {"TORCH_LOOM_SANITIZER": "1"}])
-def test_reshaped_blocks(run_python: PythonRunner, settings: dict[str, str]) -> None:
-    run_python(PROGRAMS / "reshaped_blocks.py", {**NAME, **settings})
+def test_reshaped_blocks(warm_python: PythonRunner, settings: dict[str, str]) -> None:
+    warm_python(PROGRAMS / "reshaped_blocks.py", {**NAME, **settings})
 
 
-def test_exponentials_of_all_floats(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "powers.py", NAME)
+def test_exponentials_of_all_floats(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "powers.py", NAME)
 
 
-def test_floats_of_eight_bits(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "eight_bits.py", NAME)
+def test_floats_of_eight_bits(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "eight_bits.py", NAME)
 
 
-def test_reductions_of_halves_by_a_descriptor(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "descriptor_reductions.py", NAME)
+def test_reductions_of_halves_by_a_descriptor(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "descriptor_reductions.py", NAME)
 
 
-def test_libraries_find_triton_and_inductor_generates_cpp(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "found.py", NAME)
+def test_libraries_find_triton_and_inductor_generates_cpp(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "found.py", NAME)
 
 
-def test_a_kernel_that_does_not_end_is_named(run_python: PythonRunner) -> None:
+def test_a_kernel_that_does_not_end_is_named(warm_python: PythonRunner) -> None:
     settings = {**NAME, "TORCH_LOOM_KERNEL_TIMEOUT": "0.2", "TORCH_LOOM_ASSERTS": "immediate"}
-    shown = run_python(PROGRAMS / "endless.py", settings).stdout
+    shown = warm_python(PROGRAMS / "endless.py", settings).stdout
     assert shown.startswith("702 CUDA error: the launch timed out and was terminated\n"), shown
     assert "waits_for_a_later_program" in shown
     assert (
@@ -67,49 +67,49 @@ def test_a_kernel_that_does_not_end_is_named(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.parametrize(("choice", "chosen"), [("first", "16 16\n"), ("model", "32 128\n")])
-def test_the_choice_among_configurations(run_python: PythonRunner, choice: str, chosen: str) -> None:
+def test_the_choice_among_configurations(warm_python: PythonRunner, choice: str, chosen: str) -> None:
     settings = {**NAME, "TORCH_LOOM_AUTOTUNE": choice, "TORCH_LOOM_CHIP": "h100"}
-    assert run_python(PROGRAMS / "tuned.py", settings).stdout == chosen
+    assert warm_python(PROGRAMS / "tuned.py", settings).stdout == chosen
 
 
-def test_a_measured_time_is_the_kernels(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "benched.py", {**NAME, "TORCH_LOOM_CHIP": "h100"})
+def test_a_measured_time_is_the_kernels(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "benched.py", {**NAME, "TORCH_LOOM_CHIP": "h100"})
 
 
-def test_a_child_that_was_forked_before_the_first_launch(run_python: PythonRunner) -> None:
-    shown = run_python(PROGRAMS / "forked.py", NAME).stdout
+def test_a_child_that_was_forked_before_the_first_launch(warm_python: PythonRunner) -> None:
+    shown = warm_python(PROGRAMS / "forked.py", NAME).stdout
     assert shown == "child 2.0\nparent 2.0\n"
 
 
-def test_many_threads(run_python: PythonRunner) -> None:
-    assert run_python(PROGRAMS / "many_threads.py", NAME).stdout == "8 threads, 10000 launches\n"
+def test_many_threads(warm_python: PythonRunner) -> None:
+    assert warm_python(PROGRAMS / "many_threads.py", NAME).stdout == "8 threads, 10000 launches\n"
 
 
-def test_ctrl_c_in_a_compilation(run_python: PythonRunner, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_compilation(warm_python: PythonRunner, tmp_path: Path) -> None:
     folders = {
         "TORCH_LOOM_KERNEL_CACHE": str(tmp_path / "loom"),
         "TRITON_CACHE_DIR": str(tmp_path / "triton"),
     }
-    shown = run_python(PROGRAMS / "interrupted.py", {**NAME, **folders}).stdout
+    shown = warm_python(PROGRAMS / "interrupted.py", {**NAME, **folders}).stdout
     assert shown == "interrupted\n2.0 []\n"
 
 
 @pytest.mark.timeout(300)
-def test_inductor_generates_what_it_does_for_a_gpu(run_python: PythonRunner) -> None:
+def test_inductor_generates_what_it_does_for_a_gpu(warm_python: PythonRunner) -> None:
     settings = {**NAME, "TORCH_LOOM_INDUCTOR": "triton", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    run_python(PROGRAMS / "inductor_triton.py", settings)
+    warm_python(PROGRAMS / "inductor_triton.py", settings)
 
 
 @pytest.mark.parametrize("protects", ["0", "1"])
-def test_addresses_that_are_no_arguments(run_python: PythonRunner, protects: str) -> None:
+def test_addresses_that_are_no_arguments(warm_python: PythonRunner, protects: str) -> None:
     settings = {**NAME, "TORCH_LOOM_PROTECT": protects, "TORCH_LOOM_ASSERTS": "immediate"}
-    assert run_python(PROGRAMS / "protected.py", settings).stdout == "True\n"
+    assert warm_python(PROGRAMS / "protected.py", settings).stdout == "True\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generates", ["cpp", "triton"])
-def test_what_inductor_asks_of_a_gpu(run_python: PythonRunner, generates: str) -> None:
-    run_python(PROGRAMS / "asked_by_inductor.py", {**NAME, "TORCH_LOOM_INDUCTOR": generates})
+def test_what_inductor_asks_of_a_gpu(warm_python: PythonRunner, generates: str) -> None:
+    warm_python(PROGRAMS / "asked_by_inductor.py", {**NAME, "TORCH_LOOM_INDUCTOR": generates})
 
 
 @pytest.mark.slow
@@ -120,8 +120,8 @@ def test_addresses_of_received_tensors(run_python: PythonRunner) -> None:
     assert "0 bytes after the end of argument x, 800 bytes that are given by their address" in wrong
 
 
-def test_a_device_without_kernels_runs_no_program(run_python: PythonRunner) -> None:
-    run_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
+def test_a_device_without_kernels_runs_no_program(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "dry.py", {**NAME, "TORCH_LOOM_DRIVER": "null"})
 
 
 ILLEGAL = "700 CUDA error: an illegal memory access was encountered\n"
@@ -175,28 +175,28 @@ def line_of(text: str, name: str = "kernels.py") -> int:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_access_outside_of_its_argument(run_python: PythonRunner, fault: str) -> None:
+def test_an_access_outside_of_its_argument(warm_python: PythonRunner, fault: str) -> None:
     text, *words = FAULTS[fault]
-    shown = run_python(PROGRAMS / "faults.py", NAME, given=fault).stdout
+    shown = warm_python(PROGRAMS / "faults.py", NAME, given=fault).stdout
     assert shown.startswith(ILLEGAL), shown
     assert shown.endswith("sticky\n")
     for word in (f"kernels.py:{line_of(text)}: ", *words):
         assert word in shown, shown
 
 
-def test_an_assertion(run_python: PythonRunner) -> None:
-    shown = run_python(PROGRAMS / "faults.py", NAME, given="assertion").stdout
+def test_an_assertion(warm_python: PythonRunner) -> None:
+    shown = warm_python(PROGRAMS / "faults.py", NAME, given="assertion").stdout
     assert shown.startswith("710 CUDA error: device-side assert triggered\n"), shown
     place = f"kernels.py:{line_of('device_assert')}"
     assert f"{place}: program (0, 0, 0): the assertion failed: all are positive" in shown
 
 
-def test_programs_without_a_fault(run_python: PythonRunner) -> None:
-    assert run_python(PROGRAMS / "faults.py", NAME, given="none").stdout == "nothing\n"
+def test_programs_without_a_fault(warm_python: PythonRunner) -> None:
+    assert warm_python(PROGRAMS / "faults.py", NAME, given="none").stdout == "nothing\n"
 
 
-def test_errors_that_do_not_stay(run_python: PythonRunner) -> None:
+def test_errors_that_do_not_stay(warm_python: PythonRunner) -> None:
     settings = {**NAME, "TORCH_LOOM_ASSERTS": "immediate"}
-    shown = run_python(PROGRAMS / "faults.py", settings, given="by one").stdout
+    shown = warm_python(PROGRAMS / "faults.py", settings, given="by one").stdout
     assert shown.startswith(ILLEGAL)
     assert "sticky" not in shown

@@ -43,7 +43,8 @@ def test_compiled_modules_compute_the_same(backend: str) -> None:
     run_compiled(emulate(convnet().eval(), B8), random(4, 3, 8, 8), backend)
     overrides: dict[str, Any] = {"layers.1.linear1": B4, "layers.0:gelu": B2}
     run_compiled(emulate(transformer(), B8, overrides=overrides), random(2, 16, 32), backend)
-    run_compiled(emulate(transformer(), B8, fidelity=MathFidelity.LoFi), random(2, 16, 32), backend)
+    if backend != "inductor":  # whose C++ is the same for each fidelity
+        run_compiled(emulate(transformer(), B8, fidelity=MathFidelity.LoFi), random(2, 16, 32), backend)
 
 
 def test_a_compiled_function_follows_the_context() -> None:

@@ -1,6 +1,6 @@
-// Graphs by CUDA's runtime library: those of torch.cuda.CUDAGraph, captured from any stream of the program, and
-// those that are put together node by node, whose launch issues the nodes. Nodes of the former cannot be changed,
-// and nodes that allocate or decide are not there.
+// Graphs by CUDA's runtime library: those of torch.cuda.CUDAGraph, captured from any stream of the program,
+// and those that are put together node by node, whose launch issues the nodes. Nodes of the former cannot be
+// changed, and nodes that allocate or decide are not there.
 #include <c10/core/StreamGuard.h>
 #include <cuda_runtime_api.h>
 
@@ -82,10 +82,9 @@ bool have_same_nodes(const LoomGraph& left, const LoomGraph& right) {
 bool have_same_nodes(const CUgraphExec_st& left, const CUgraphExec_st& right) {
   if ((left.captured == nullptr) != (right.captured == nullptr)) return false;
   if (left.captured != nullptr) return have_same_nodes(*left.captured, *right.captured);
-  return std::equal(left.steps.begin(), left.steps.end(), right.steps.begin(), right.steps.end(),
-                    [](const auto& one, const auto& other) {
-                      return one.type == other.type && one.after == other.after;
-                    });
+  return std::equal(
+      left.steps.begin(), left.steps.end(), right.steps.begin(), right.steps.end(),
+      [](const auto& one, const auto& other) { return one.type == other.type && one.after == other.after; });
 }
 
 cudaGraphNodeType type_of(CommandKind kind) {
@@ -107,8 +106,8 @@ std::shared_ptr<const loom_cuda_graph_work> owned(const loom_cuda_graph_work& wo
           }};
 }
 
-// The steps of a graph, each behind those that it waits for: in the order of the nodes where that is one. Empty
-// where nodes wait for one another.
+// The steps of a graph, each behind those that it waits for: in the order of the nodes where that is one.
+// Empty where nodes wait for one another.
 std::vector<CUgraphExec_st::Step> ordered(const CUgraph_st& graph) {
   std::vector<CUgraphExec_st::Step> steps;
   std::map<const CUgraphNode_st*, size_t> places;
@@ -164,7 +163,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
     graph->capture_end();
     auto made = std::make_unique<CUgraph_st>(CUgraph_st{graph, {}});
     for (const Node& node : graph->recording()->nodes()) {
-      made->nodes.push_back(std::make_unique<CUgraphNode_st>(CUgraphNode_st{type_of(node.kind), nullptr, {}}));
+      made->nodes.push_back(
+          std::make_unique<CUgraphNode_st>(CUgraphNode_st{type_of(node.kind), nullptr, {}}));
       for (const auto before : node.after) made->nodes.back()->after.push_back(made->nodes[before].get());
     }
     *result = made.release();
@@ -241,7 +241,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   if (graph == nullptr) return refuse(cudaErrorInvalidValue);
   if (graph->captured == nullptr) {
     for (const auto& step : graph->steps) {
-      if (const cudaError_t error = step.work->issue(step.work->own, handle); error != cudaSuccess) return error;
+      if (const cudaError_t error = step.work->issue(step.work->own, handle); error != cudaSuccess)
+        return error;
     }
     return cudaSuccess;
   }

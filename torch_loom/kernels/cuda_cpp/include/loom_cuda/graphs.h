@@ -1,5 +1,6 @@
-// Graphs of captured streams, and graphs that are put together node by node. A launch of the latter issues their
-// nodes one after another, in an order that their dependencies allow: copies read host memory then, as on a GPU.
+// Graphs of captured streams, and graphs that are put together node by node. A launch of the latter issues
+// their nodes one after another, in an order that their dependencies allow: copies read host memory then, as
+// on a GPU.
 #pragma once
 
 #include <cstring>
