@@ -1,5 +1,6 @@
 // The devices by CUDA's runtime library: properties, attributes, limits, what a kernel may use of them.
 #include <cuda_runtime_api.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -227,6 +228,35 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   std::snprintf(id, static_cast<size_t>(length), "%04x:%02x:%02x.0", all.pciDomainID, all.pciBusID,
                 all.pciDeviceID);
   return cudaSuccess;
+}
+cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id) {
+  if (device == nullptr || id == nullptr) return refuse(cudaErrorInvalidValue);
+  for (int i = 0; i < devices().device_count(); ++i) {
+    char own[32];
+    const cudaError_t error = cudaDeviceGetPCIBusId(own, sizeof(own), i);
+    if (error != cudaSuccess) return error;
+    // Of the domain, all may be left out.
+    const char* const bus = std::strchr(own, ':') + 1;
+    if (strcasecmp(id, own) == 0 || strcasecmp(id, bus) == 0) {
+      *device = i;
+      return cudaSuccess;
+    }
+  }
+  return refuse(cudaErrorInvalidDevice);
+}
+// The first: all are alike, or as the program lists them.
+cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* wanted) {
+  if (device == nullptr || wanted == nullptr) return refuse(cudaErrorInvalidValue);
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceFlags(unsigned* flags) {
+  if (flags == nullptr) return refuse(cudaErrorInvalidValue);
+  *flags = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+  return is_device(device) ? cudaSuccess : refuse(cudaErrorInvalidDevice);
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;

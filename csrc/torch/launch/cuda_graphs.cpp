@@ -22,7 +22,8 @@ using loom::runtime::StreamRef;
 struct CUgraphNode_st {
   cudaGraphNodeType type;
   std::shared_ptr<const loom_cuda_graph_work> work;  // null where it was captured
-  std::vector<const CUgraphNode_st*> after;
+  std::vector<CUgraphNode_st*> after;
+  CUgraph_st* graph;
 };
 struct CUgraph_st {
   std::shared_ptr<LoomGraph> captured;  // null if it is put together
@@ -34,7 +35,14 @@ struct CUgraphExec_st {
     cudaGraphNodeType type;
     std::shared_ptr<const loom_cuda_graph_work> work;
     std::vector<size_t> after;  // steps
+    bool is_enabled = true;
   };
+  // Of a node that was added by itself, which may be gone; null if there is none.
+  Step* find(const CUgraphNode_st* node) {
+    const auto step =
+        std::find_if(steps.begin(), steps.end(), [&](const Step& one) { return one.node == node; });
+    return step == steps.end() ? nullptr : &*step;
+  }
   std::shared_ptr<LoomGraph> captured;
   std::vector<Step> steps;  // in the order of their launch
 };
@@ -164,7 +172,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* result) {
     auto made = std::make_unique<CUgraph_st>(CUgraph_st{graph, {}});
     for (const Node& node : graph->recording()->nodes()) {
       made->nodes.push_back(
-          std::make_unique<CUgraphNode_st>(CUgraphNode_st{type_of(node.kind), nullptr, {}}));
+          std::make_unique<CUgraphNode_st>(CUgraphNode_st{type_of(node.kind), nullptr, {}, made.get()}));
       for (const auto before : node.after) made->nodes.back()->after.push_back(made->nodes[before].get());
     }
     *result = made.release();
@@ -188,7 +196,7 @@ cudaError_t loom_cuda_graph_add(cudaGraphNode_t* result, cudaGraph_t graph, cons
     return refuse(cudaErrorInvalidValue);
   }
   graph->nodes.push_back(std::make_unique<CUgraphNode_st>(
-      CUgraphNode_st{type, std::move(work), std::vector<const CUgraphNode_st*>(after, after + count)}));
+      CUgraphNode_st{type, std::move(work), std::vector<CUgraphNode_st*>(after, after + count), graph}));
   *result = graph->nodes.back().get();
   return cudaSuccess;
 }
@@ -201,10 +209,8 @@ cudaError_t loom_cuda_graph_set(cudaGraphExec_t executable, cudaGraphNode_t node
     node->work = std::move(work);
     return cudaSuccess;
   }
-  // The node itself may be gone.
-  const auto step = std::find_if(executable->steps.begin(), executable->steps.end(),
-                                 [&](const auto& one) { return one.node == node && one.type == type; });
-  if (step == executable->steps.end()) return refuse(cudaErrorInvalidValue);
+  auto* const step = executable->find(node);
+  if (step == nullptr || step->type != type) return refuse(cudaErrorInvalidValue);
   step->work = std::move(work);
   return cudaSuccess;
 }
@@ -241,6 +247,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
   if (graph == nullptr) return refuse(cudaErrorInvalidValue);
   if (graph->captured == nullptr) {
     for (const auto& step : graph->steps) {
+      if (!step.is_enabled) continue;
       if (const cudaError_t error = step.work->issue(step.work->own, handle); error != cudaSuccess)
         return error;
     }
@@ -277,13 +284,14 @@ cudaError_t cudaGraphClone(cudaGraph_t* result, cudaGraph_t graph) {
   if (result == nullptr || graph == nullptr) return refuse(cudaErrorInvalidValue);
   auto made = std::make_unique<CUgraph_st>();
   made->captured = graph->captured;
-  std::map<const CUgraphNode_st*, const CUgraphNode_st*> copies;
+  std::map<const CUgraphNode_st*, CUgraphNode_st*> copies;
   for (const auto& node : graph->nodes) {
     made->nodes.push_back(std::make_unique<CUgraphNode_st>(*node));
+    made->nodes.back()->graph = made.get();
     copies[node.get()] = made->nodes.back().get();
   }
   for (const auto& node : made->nodes) {
-    for (const CUgraphNode_st*& before : node->after) before = copies.at(before);
+    for (CUgraphNode_st*& before : node->after) before = copies.at(before);
   }
   *result = made.release();
   return cudaSuccess;
@@ -300,6 +308,43 @@ cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, siz
     if (node->after.empty()) roots.push_back(node.get());
   }
   return give(roots, nodes, count);
+}
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* found, size_t* count) {
+  if (node == nullptr || count == nullptr) return refuse(cudaErrorInvalidValue);
+  return give(node->after, found, count);
+}
+cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, size_t* count) {
+  if (graph == nullptr || count == nullptr || (from == nullptr) != (to == nullptr)) {
+    return refuse(cudaErrorInvalidValue);
+  }
+  std::vector<CUgraphNode_st*> begins, ends;
+  for (const auto& node : graph->nodes) {
+    begins.insert(begins.end(), node->after.begin(), node->after.end());
+    ends.resize(begins.size(), node.get());
+  }
+  size_t room = *count;
+  give(ends, to, &room);
+  return give(begins, from, count);
+}
+cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t executable, cudaGraphNode_t node, unsigned is_enabled) {
+  auto* const step = executable == nullptr ? nullptr : executable->find(node);
+  if (step == nullptr) return refuse(cudaErrorInvalidValue);
+  step->is_enabled = is_enabled != 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t executable, cudaGraphNode_t node, unsigned* is_enabled) {
+  auto* const step = executable == nullptr ? nullptr : executable->find(node);
+  if (step == nullptr || is_enabled == nullptr) return refuse(cudaErrorInvalidValue);
+  *is_enabled = step->is_enabled ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
+  if (node == nullptr) return refuse(cudaErrorInvalidValue);
+  if (node->graph->captured != nullptr) return refuse(cudaErrorNotSupported);
+  auto& nodes = node->graph->nodes;
+  for (const auto& other : nodes) std::erase(other->after, node);
+  std::erase_if(nodes, [&](const auto& one) { return one.get() == node; });
+  return cudaSuccess;
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   if (node == nullptr || type == nullptr) return refuse(cudaErrorInvalidValue);

@@ -178,6 +178,17 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
   return on_stream(handle,
                    [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
 }
+cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
+  if (device == nullptr) return refuse(cudaErrorInvalidValue);
+  return on_stream(handle, [&](StreamRef stream) { *device = stream.device; });
+}
+// Unique among the streams of all devices.
+cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
+  if (id == nullptr) return refuse(cudaErrorInvalidValue);
+  return on_stream(handle, [&](StreamRef stream) {
+    *id = static_cast<unsigned long long>(stream.id) << 16 | static_cast<unsigned long long>(stream.device);
+  });
+}
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   return on_stream(
       handle, [&](StreamRef stream) { *flags = stream.id == 0 ? cudaStreamDefault : cudaStreamNonBlocking; });

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = library_of("host", tmp_path_factory.mktemp("host"))
-    for name in ("rows", "boxes", "shared_with_the_host"):
+    for name in ("rows", "boxes", "shared_with_the_host", "facts_of_devices_and_streams"):
         getattr(library, name).restype = ctypes.c_char_p
     return library
 
@@ -43,6 +43,10 @@ def test_memory_of_the_host_and_callbacks(program: ctypes.CDLL) -> None:
     x = torch.tensor([1.0, 0.0])
     assert program.shared_with_the_host(pointer(x)) is None
     assert x.tolist() == [3, 5]
+
+
+def test_facts_of_devices_and_streams(program: ctypes.CDLL) -> None:
+    assert program.facts_of_devices_and_streams() is None
 
 
 def test_complex_numbers(program: ctypes.CDLL) -> None:

@@ -123,6 +123,14 @@ extern "C" const char* launched() {
   OK(cudaStreamSynchronize(stream));
   CHECK(host_total == 600);
 
+  unsigned is_enabled = 0;
+  OK(cudaGraphNodeSetEnabled(executable, scaled, 0));
+  OK(cudaGraphNodeGetEnabled(executable, scaled, &is_enabled));
+  CHECK(is_enabled == 0);
+  OK(cudaGraphLaunch(executable, stream));
+  OK(cudaStreamSynchronize(stream));
+  CHECK(host_total == 200);
+
   // As one node of another graph, twice.
   cudaGraph_t outer, clone;
   cudaGraphNode_t first, second;
@@ -191,8 +199,18 @@ extern "C" const char* refused_nodes() {
   OK(cudaGraphInstantiate(&executable, graph, 0));
   CHECK(cudaGraphExecUpdate(executable, other, nullptr, nullptr) == cudaErrorGraphExecUpdateFailure);
   OK(cudaGraphExecDestroy(executable));
-  OK(cudaGraphAddDependencies(graph, &second, &node, 1));
+  OK(cudaGraphAddDependencies(graph, &second, &node, nullptr, 1));
   CHECK(cudaGraphInstantiate(&executable, graph, 0) == cudaErrorInvalidValue);  // each waits for the other
+  cudaGraphNode_t from[2], to[2], before;
+  size_t count = 2;
+  OK(cudaGraphGetEdges(graph, from, to, nullptr, &count));
+  CHECK(count == 2 && from[0] == second && to[0] == node && from[1] == node && to[1] == second);
+  count = 1;
+  OK(cudaGraphNodeGetDependencies(node, &before, nullptr, &count));
+  CHECK(count == 1 && before == second);
+  OK(cudaGraphDestroyNode(second));
+  OK(cudaGraphInstantiate(&executable, graph, 0));
+  OK(cudaGraphExecDestroy(executable));
   OK(cudaGraphDestroy(graph));
   OK(cudaGraphDestroy(other));
   cudaGetLastError();

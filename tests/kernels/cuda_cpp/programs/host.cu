@@ -41,6 +41,45 @@ extern "C" const char* rows(const float* x, float* out, int width, int height) {
   return cudaFree(own) == cudaSuccess ? nullptr : "cudaFree";
 }
 
+__device__ int counted = 41;
+__global__ void count_one() { counted += 1; }
+
+// Names that few programs have.
+extern "C" const char* facts_of_devices_and_streams() {
+  char id[32];
+  int device = -1;
+  TRY(cudaDeviceGetPCIBusId(id, sizeof(id), 0));
+  TRY(cudaDeviceGetByPCIBusId(&device, id));
+  if (device != 0) return "device of an id";
+  device = -1;
+  TRY(cudaDeviceGetByPCIBusId(&device, strchr(id, ':') + 1));
+  if (device != 0) return "device of an id without its domain";
+  if (cudaDeviceGetByPCIBusId(&device, "00ff:ff:ff.0") != cudaErrorInvalidDevice) return "no device";
+  if (cudaInitDevice(1000, 0, 0) != cudaErrorInvalidDevice) return "cudaInitDevice";
+  cudaGetLastError();
+  cudaStream_t stream;
+  unsigned long long first = 0, second = 0;
+  TRY(cudaStreamCreate(&stream));
+  TRY(cudaStreamGetDevice(stream, &device));
+  TRY(cudaStreamGetId(stream, &first));
+  TRY(cudaStreamGetId(nullptr, &second));
+  if (device != 0 || first == second) return "device or number of a stream";
+  cudaStreamAttrValue value = {};
+  value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
+  TRY(cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value));
+  TRY(cudaCtxResetPersistingL2Cache());
+  count_one<<<1, 1, 0, stream>>>();
+  int found = 0;
+  TRY(cudaMemcpyFromSymbolAsync(&found, counted, sizeof(int), 0, cudaMemcpyDeviceToHost, stream));
+  TRY(cudaStreamDestroy(stream));
+  if (found < 42) return "cudaMemcpyFromSymbolAsync";
+  size_t bytes = 0;
+  cudaDeviceProp all;
+  TRY(cudaGetDeviceProperties(&all, 0));
+  TRY(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, count_one, 2, 64));
+  return bytes == 0 || 2 * bytes > all.sharedMemPerMultiprocessor ? "shared memory" : nullptr;
+}
+
 // out: [2, 3, 4] bytes of a box whose inner part, from (1, 1, 0) on, is 7 and whose rest is 1
 extern "C" const char* boxes(unsigned char* out) {
   cudaPitchedPtr box;

@@ -31,7 +31,8 @@ class KernelNode {
  public:
   explicit KernelNode(const cudaKernelNodeParams& given) : params_(given) {
     const ParameterSizes sizes = kernel_addresses().parameters(given.func);
-    is_known_ = given.extra == nullptr && sizes.bytes != nullptr;
+    is_known_ = given.extra == nullptr && sizes.bytes != nullptr &&
+                (sizes.count == 0 || given.kernelParams != nullptr);
     for (size_t i = 0; is_known_ && i < sizes.count; ++i) {
       const auto* const value = static_cast<const char*>(given.kernelParams[i]);
       // Of any alignment that a parameter can have.
@@ -233,4 +234,29 @@ static inline cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t executa
   if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
   return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeHost,
                              loom_cuda::work_of<loom_cuda::HostNode>(*params));
+}
+
+// CUDA 13 has a word about each edge: here a node waits for all of another one, which zeros say.
+struct cudaGraphEdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+static inline cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                                   const cudaGraphNode_t* to, const cudaGraphEdgeData* data,
+                                                   size_t count) {
+  for (size_t i = 0; data != nullptr && i < count; ++i) {
+    if (data[i].from_port != 0 || data[i].to_port != 0 || data[i].type != 0) return cudaErrorNotSupported;
+  }
+  return cudaGraphAddDependencies(graph, from, to, count);
+}
+static inline cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* found,
+                                                       cudaGraphEdgeData* data, size_t* count) {
+  const cudaError_t error = cudaGraphNodeGetDependencies(node, found, count);
+  for (size_t i = 0; data != nullptr && error == cudaSuccess && i < *count; ++i) data[i] = {};
+  return error;
+}
+static inline cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                                            cudaGraphEdgeData* data, size_t* count) {
+  const cudaError_t error = cudaGraphGetEdges(graph, from, to, count);
+  for (size_t i = 0; data != nullptr && error == cudaSuccess && i < *count; ++i) data[i] = {};
+  return error;
 }

@@ -301,6 +301,10 @@ LOOM_CUDART cudaError_t cudaDeviceDisablePeerAccess(int peer);
 // How the host waits: there is one way here.
 LOOM_CUDART cudaError_t cudaSetDeviceFlags(unsigned flags);
 LOOM_CUDART cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
+LOOM_CUDART cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id);
+LOOM_CUDART cudaError_t cudaChooseDevice(int* device, const struct cudaDeviceProp* wanted);
+LOOM_CUDART cudaError_t cudaGetDeviceFlags(unsigned* flags);
+LOOM_CUDART cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags);
 LOOM_CUDART cudaError_t cudaRuntimeGetVersion(int* version);
 LOOM_CUDART cudaError_t cudaDriverGetVersion(int* version);
 LOOM_CUDART cudaError_t cudaProfilerStart(void);
@@ -348,6 +352,8 @@ LOOM_CUDART cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaStreamQuery(cudaStream_t stream);
 LOOM_CUDART cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 LOOM_CUDART cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority);
+LOOM_CUDART cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device);
+LOOM_CUDART cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id);
 // Streams of the program do not wait for the default stream.
 LOOM_CUDART cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags);
 LOOM_CUDART cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
@@ -404,7 +410,16 @@ LOOM_CUDART cudaError_t loom_cuda_graph_set(cudaGraphExec_t executable, cudaGrap
 LOOM_CUDART const void* loom_cuda_graph_work_of(cudaGraphNode_t node, enum cudaGraphNodeType type);
 LOOM_CUDART cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t* from,
                                                  const cudaGraphNode_t* to, size_t count);
+LOOM_CUDART cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node);
+LOOM_CUDART cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                                unsigned is_enabled);
+LOOM_CUDART cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                                unsigned* is_enabled);
 LOOM_CUDART cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+LOOM_CUDART cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* found,
+                                                     size_t* count);
+LOOM_CUDART cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
+                                          size_t* count);
 LOOM_CUDART cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 LOOM_CUDART cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 LOOM_CUDART cudaError_t loom_cuda_graph_instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);

@@ -8,6 +8,7 @@
 #include "loom_cuda/kernel_addresses.h"
 #include "loom_cuda/memory_pools.h"
 #include "loom_cuda/pitched_memory.h"
+#include "loom_cuda/stream_attributes.h"
 
 template <typename T>
 static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
@@ -134,6 +135,13 @@ static inline cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t
   return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, cudaMemcpyDefault);
 }
 template <typename T>
+static inline cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t bytes,
+                                                    size_t offset = 0,
+                                                    cudaMemcpyKind kind = cudaMemcpyDeviceToHost,
+                                                    cudaStream_t = nullptr) {
+  return cudaMemcpyFromSymbol(to, symbol, bytes, offset, kind);
+}
+template <typename T>
 static inline cudaError_t cudaGetSymbolAddress(void** address, const T& symbol) {
   *address = const_cast<std::remove_cv_t<T>*>(&symbol);
   return cudaSuccess;
@@ -175,6 +183,24 @@ static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
                                                                                  size_t shared_bytes,
                                                                                  unsigned) {
   return static_cast<cudaError_t>(loom_cuda_blocks_per_core(blocks, block_threads, shared_bytes));
+}
+// What each of so many blocks of a core can have.
+template <typename F>
+static inline cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, F kernel, int blocks,
+                                                                    int block_threads) {
+  if (bytes == nullptr || blocks <= 0) return cudaErrorInvalidValue;
+  cudaDeviceProp all;
+  int device = 0, fit = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&all, device);
+  if (error == cudaSuccess)
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fit, kernel, block_threads, 0);
+  if (error != cudaSuccess) return error;
+  if (fit < blocks) return cudaErrorInvalidValue;
+  const size_t share = all.sharedMemPerMultiprocessor / blocks;
+  const size_t own = share > all.reservedSharedMemPerBlock ? share - all.reservedSharedMemPerBlock : 0;
+  *bytes = own < all.sharedMemPerBlockOptin ? own : all.sharedMemPerBlockOptin;
+  return cudaSuccess;
 }
 template <typename F, typename S>
 static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* least_grid, int* block, F,
@@ -241,24 +267,6 @@ static inline void* kernel_address(T* pointer) {
 }
 }  // namespace loom_cuda
 
-enum cudaLaunchAttributeID {
-  cudaLaunchAttributeIgnore = 0,
-  cudaLaunchAttributeAccessPolicyWindow = 1,
-  cudaLaunchAttributeCooperative = 2,
-  cudaLaunchAttributeSynchronizationPolicy = 3,
-  cudaLaunchAttributeClusterDimension = 4,
-  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
-  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
-  cudaLaunchAttributeProgrammaticEvent = 7,
-  cudaLaunchAttributePriority = 8
-};
-union cudaLaunchAttributeValue {
-  char pad[64];
-  int cooperative, programmaticStreamSerializationAllowed, priority;
-  struct {
-    unsigned x, y, z;
-  } clusterDim;
-};
 struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   cudaLaunchAttributeValue val;
