@@ -161,7 +161,7 @@ def test_narrowed_once_and_by_mode() -> None:
 def test_comparisons_of_pairs() -> None:
     nan = float("nan")
     x = torch.tensor([[1.0, 2.0], [2.0, 1.0], [3.0, 3.0], [nan, 1.0], [500.0, 0.5]]).half()
-    out = torch.zeros(6, 5, dtype=torch.uint32, device="loom")
+    out = torch.zeros(11, 5, dtype=torch.uint32, device="loom")
     kernel("compared")((1,), (5,), (x.to("loom"), out, 5))
     found = out.cpu().to(torch.int64).tolist()
     assert found[0] == [0xFFFF, 0xFFFF0000, 0, 0, 0xFFFF0000]
@@ -170,6 +170,10 @@ def test_comparisons_of_pairs() -> None:
     assert found[4] == [0, 0, 0, 1, 0]
     expected = x[:, 0].float().clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8)
     assert found[5] == expected.tolist()
+    assert found[6] == [1, 0, 0, 1, 0]
+    assert found[7] == found[8] == [1, 1, 1, 0, 1]
+    assert found[9] == [1] * 5
+    assert found[10] == [36] * 5
 
 
 @pytest.mark.long

@@ -80,6 +80,11 @@ __global__ void compared(const __half2* x, unsigned* out, int n) {
   WRITE(a == b);
   WRITE(__hisnan(__hmax_nan(a.x, a.y)));
   WRITE(__nv_cvt_halfraw_to_fp8(a.x, __NV_SATFINITE, __NV_E4M3));
+  WRITE(__low2float(__hltu2(a, b)));
+  WRITE(__low2float(__hadd2_rn(a, b)) == __low2float(__hadd2(a, b)));
+  WRITE(__half2float(htanh_approx(a.x)) == __half2float(htanh(a.x)));
+  WRITE(__fmaf_ieee_rz(3, 1, -1e-9F) < 3);
+  WRITE(alignof(double4_32a) + static_cast<int>(make_longlong4_16a(1, 2, 3, 4).w));
 }
 
 __global__ void bessel(const float* x, float* out, int n) {

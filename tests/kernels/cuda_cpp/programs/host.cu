@@ -68,7 +68,9 @@ extern "C" const char* facts_of_devices_and_streams() {
   value.accessPolicyWindow.hitProp = cudaAccessPropertyPersisting;
   TRY(cudaStreamSetAttribute(stream, cudaStreamAttributeAccessPolicyWindow, &value));
   TRY(cudaCtxResetPersistingL2Cache());
-  count_one<<<1, 1, 0, stream>>>();
+  cudaLaunchConfig_t config;
+  config.stream = stream;
+  TRY(cudaLaunchKernelExC(&config, (void*)count_one, nullptr));
   int found = 0;
   TRY(cudaMemcpyFromSymbolAsync(&found, counted, sizeof(int), 0, cudaMemcpyDeviceToHost, stream));
   TRY(cudaStreamDestroy(stream));

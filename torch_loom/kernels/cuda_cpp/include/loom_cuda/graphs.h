@@ -79,6 +79,14 @@ struct HostNode {
   cudaHostNodeParams call;
   cudaError_t issue(cudaStream_t stream) const { return cudaLaunchHostFunc(stream, call.fn, call.userData); }
 };
+struct RecordNode {
+  cudaEvent_t event;
+  cudaError_t issue(cudaStream_t stream) const { return cudaEventRecord(event, stream); }
+};
+struct WaitNode {
+  cudaEvent_t event;
+  cudaError_t issue(cudaStream_t stream) const { return cudaStreamWaitEvent(stream, event, 0); }
+};
 struct EmptyNode {
   cudaError_t issue(cudaStream_t) const { return cudaSuccess; }
 };
@@ -174,6 +182,18 @@ static inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_
   if (params == nullptr) return cudaErrorInvalidValue;
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeHost,
                              loom_cuda::work_of<loom_cuda::HostNode>(*params));
+}
+static inline cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                                      const cudaGraphNode_t* after, size_t count,
+                                                      cudaEvent_t event) {
+  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeEventRecord,
+                             loom_cuda::work_of<loom_cuda::RecordNode>(event));
+}
+static inline cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                                    const cudaGraphNode_t* after, size_t count,
+                                                    cudaEvent_t event) {
+  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeWaitEvent,
+                             loom_cuda::work_of<loom_cuda::WaitNode>(event));
 }
 static inline cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                 const cudaGraphNode_t* after, size_t count) {

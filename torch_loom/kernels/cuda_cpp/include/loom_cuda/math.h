@@ -206,6 +206,7 @@ struct RoundingMode<FE_TONEAREST> {
   LOOM_CUDA_ROUNDED_1(mode, kept, double, __dsqrt_##r, double, ::sqrt(x))                            \
   LOOM_CUDA_ROUNDED_3(mode, kept, float, __fmaf_##r, fmaf(x, y, w))                                  \
   LOOM_CUDA_ROUNDED_3(mode, kept, float, fmaf_##r, fmaf(x, y, w))                                    \
+  LOOM_CUDA_ROUNDED_3(mode, kept, float, __fmaf_ieee_##r, fmaf(x, y, w))                             \
   LOOM_CUDA_ROUNDED_3(mode, kept, double, __fma_##r, ::fma(x, y, w))                                 \
   LOOM_CUDA_ROUNDED_1(mode, kept, float, __double2float_##r, double, static_cast<float>(x))          \
   LOOM_CUDA_ROUNDED_1(mode, kept, float, __int2float_##r, int, static_cast<float>(x))                \

@@ -383,7 +383,9 @@ enum cudaGraphNodeType {
   cudaGraphNodeTypeMemset = 2,
   cudaGraphNodeTypeHost = 3,
   cudaGraphNodeTypeGraph = 4,
-  cudaGraphNodeTypeEmpty = 5
+  cudaGraphNodeTypeEmpty = 5,
+  cudaGraphNodeTypeWaitEvent = 6,
+  cudaGraphNodeTypeEventRecord = 7
 };
 // What a node does: `issue` puts it on a stream. The graph takes `own`, which `release` frees.
 struct loom_cuda_graph_work {

@@ -278,22 +278,40 @@ struct cudaLaunchConfig_t {
   cudaLaunchAttribute* attrs = nullptr;
   unsigned numAttrs = 0;
 };
-template <typename... P, typename... Given>
-static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
-                                             Given&&... given) {
-  loom_cuda::Configuration configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                                         config->stream);
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const cudaLaunchAttribute& given = config->attrs[i];
-    if (given.id == cudaLaunchAttributeCooperative) configuration.is_cooperative = given.val.cooperative != 0;
+namespace loom_cuda {
+static inline cudaError_t read_attributes(const cudaLaunchConfig_t& config, bool* is_cooperative) {
+  *is_cooperative = false;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& given = config.attrs[i];
+    if (given.id == cudaLaunchAttributeCooperative) *is_cooperative = given.val.cooperative != 0;
     const auto& cluster = given.val.clusterDim;
     // There are no clusters of blocks; in other respects launches are in the order of their stream.
     if (given.id == cudaLaunchAttributeClusterDimension && cluster.x * cluster.y * cluster.z > 1)
       return cudaErrorNotSupported;
   }
+  return cudaSuccess;
+}
+}  // namespace loom_cuda
+template <typename... P, typename... Given>
+static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                                             Given&&... given) {
+  loom_cuda::Configuration configuration(config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                                         config->stream);
+  const cudaError_t error = loom_cuda::read_attributes(*config, &configuration.is_cooperative);
+  if (error != cudaSuccess) return error;
   return static_cast<cudaError_t>(loom_cuda::launch(
       "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
       static_cast<P>(std::forward<Given>(given))...));
+}
+// By the kernel's address.
+static inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
+                                              void** values) {
+  bool is_cooperative;
+  const cudaError_t error = loom_cuda::read_attributes(*config, &is_cooperative);
+  if (error != cudaSuccess) return error;
+  return loom_cuda::kernel_addresses().launch(
+      kernel,
+      {config->gridDim, config->blockDim, values, config->dynamicSmemBytes, config->stream, is_cooperative});
 }
 // Blocks are in no clusters but their own.
 template <typename F>

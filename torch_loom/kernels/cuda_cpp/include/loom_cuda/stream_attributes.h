@@ -46,3 +46,4 @@ static inline cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStream
   return value == nullptr ? cudaErrorInvalidValue : cudaStreamGetPriority(stream, &priority);
 }
 static inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
+static inline cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return cudaSuccess; }

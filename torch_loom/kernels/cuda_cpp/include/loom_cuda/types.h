@@ -25,6 +25,21 @@ LOOM_CUDA_VECTORS(float, float, 8, 16)
 LOOM_CUDA_VECTORS(double, double, 16, 16)
 #undef LOOM_CUDA_VECTORS
 
+// Four numbers of eight bytes, with their alignment in the name.
+#define LOOM_CUDA_WIDE_VECTOR(T, name, bytes)                                                \
+  struct __attribute__((aligned(bytes))) name##4_##bytes##a { T x, y, z, w; };               \
+  static inline constexpr name##4_##bytes##a make_##name##4_##bytes##a(T x, T y, T z, T w) { \
+    return {x, y, z, w};                                                                     \
+  }
+#define LOOM_CUDA_WIDE_VECTORS(T, name) LOOM_CUDA_WIDE_VECTOR(T, name, 16) LOOM_CUDA_WIDE_VECTOR(T, name, 32)
+LOOM_CUDA_WIDE_VECTORS(long, long)
+LOOM_CUDA_WIDE_VECTORS(unsigned long, ulong)
+LOOM_CUDA_WIDE_VECTORS(long long, longlong)
+LOOM_CUDA_WIDE_VECTORS(unsigned long long, ulonglong)
+LOOM_CUDA_WIDE_VECTORS(double, double)
+#undef LOOM_CUDA_WIDE_VECTORS
+#undef LOOM_CUDA_WIDE_VECTOR
+
 enum cudaRoundMode { cudaRoundNearest, cudaRoundZero, cudaRoundPosInf, cudaRoundMinInf };
 
 struct dim3 {
