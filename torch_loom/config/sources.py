@@ -163,8 +163,12 @@ def interprets_triton() -> bool:
 
 
 def cxx() -> str | None:
-    """Return the C++ compiler that CXX names, as for builds of extensions; None: it names none."""
-    return os.environ.get("CXX") or None
+    """Return the C++ compiler that CXX names, as for builds of extensions.
+
+    None if it names none, or nvcc, which has C++ compiled by another one.
+    """
+    named = os.environ.get("CXX", "").split()
+    return None if not named or os.path.basename(named[0]) == "nvcc" else os.environ["CXX"]
 
 
 def machine_texts() -> dict[str, str | None]:

@@ -313,6 +313,7 @@ def test_options_of_nvcc() -> None:
     assert command.preprocess == ["-DA=1", "-I", "/x", "-isystem", "/y", "-MD", "-MF", "d"]
     with pytest.raises(ValueError, match="--frobnicate"):
         nvcc.parse(["--frobnicate", "a.cu"])
+    assert nvcc.parse(["-forward-unknown-to-host-compiler", "--frobnicate"]).compile == ["--frobnicate"]
     with pytest.raises(ValueError, match="needs a value"):
         nvcc.parse(["a.cu", "-o"])
 

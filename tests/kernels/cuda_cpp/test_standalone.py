@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,34 @@ def test_builds_find_the_toolkit_first() -> None:
     )
     (found,) = set(done.stdout.split())
     assert Path(found).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
+def test_cmake_finds_the_compiler_and_links_a_program(tmp_path: Path) -> None:
+    """Of C++ and CUDA C++, whose code of the device CMake links in a step of its own."""
+    build = tmp_path / "build"
+    configure = ["cmake", "-S", str(PROGRAM), "-B", str(build), "-DCMAKE_CXX_COMPILER=nvcc"]
+    for line in ([*RUN, *configure], ["cmake", "--build", str(build)]):
+        done = subprocess.run(line, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    parts = [sum(range(first, first + 16)) for first in (0, 16, 32, 48)]
+    done = _run(build / "sums", "1", "2")
+    assert (done.stdout.split(": ")[1].split(" ")[0], done.returncode) == (str(sum(parts) + 5), 7), done
+
+
+def test_libraries_and_files_of_options(tmp_path: Path) -> None:
+    source, archive = tmp_path / "kernel.cpp", tmp_path / "libkernel.a"
+    source.write_text("__global__ void k(int* x) { *x = 1; }\nvoid go(int* x) { k<<<1, 1>>>(x); }\n")
+    options = tmp_path / "options.rsp"
+    options.write_text(f"-x cu --expt-relaxed-constexpr '{source}'\n")
+    assert nvcc.main(["-lib", "--options-file", str(options), "-o", str(archive)]) == 0
+    assert archive.read_bytes().startswith(b"!<arch>\n")
+    linked = tmp_path / "linked.o"
+    assert nvcc.main(["-dlink", str(archive), "-o", str(linked)]) == 0
+    assert linked.is_file()
+    assert nvcc.main(["-c", "--options-file", str(tmp_path / "none.rsp")]) == 2
 
 
 def test_programs_need_a_toolkit(capfd: pytest.CaptureFixture[str]) -> None:

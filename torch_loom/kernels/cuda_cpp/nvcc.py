@@ -7,6 +7,8 @@ Imports no torch: a build calls it once for each source.
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -46,6 +48,20 @@ _IGNORED = (
     *("res-usage", "resource-usage", "restrict", "sm_", "source-in-ptx", "split-compile"),
     *("src-in-ptx", "static-global", "t=", "threads", "time", "use_fast_math"),
 )
+# Options without a value, and what they set of a command.
+_FLAGS = {
+    "--loom-checked": ("is_checked",),
+    "--loom-races": ("is_checked", "finds_races"),
+    **dict.fromkeys(("-c", "--compile"), ("compiles",)),
+    **dict.fromkeys(("-dc", "--device-c"), ("compiles", "is_relocatable")),
+    **dict.fromkeys(("-shared", "--shared"), ("links",)),
+    **dict.fromkeys(("-lib", "--lib"), ("archives",)),
+    **dict.fromkeys(("-dlink", "--device-link"), ("is_for_device",)),
+    **dict.fromkeys(("-v", "--verbose"), ("is_verbose",)),
+    **dict.fromkeys(
+        ("-forward-unknown-to-host-compiler", "--forward-unknown-to-host-compiler"), ("forwards",)
+    ),
+}
 _HOST = ("-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options")
 # Preprocessor's options.
 _WITH_VALUE = (
@@ -102,6 +118,11 @@ class Command:
         sources: files to compile, or to link.
         output: where the result goes.
         compiles, links: whether objects, or a shared library, are to be made.
+        archives: whether a static library of objects is.
+        is_for_device: whether nothing is but the object that links device code, which here needs none.
+        language: of all sources, by the name that `-x` has for it; None if their names say it.
+        is_verbose: whether the steps are printed.
+        forwards: whether options that are not known are the host compiler's.
         preprocess: options of the preprocessor.
         compile: options of the compiler.
         link: options of the linker.
@@ -114,6 +135,11 @@ class Command:
     output: str | None = None
     compiles: bool = False
     links: bool = False
+    archives: bool = False
+    is_for_device: bool = False
+    language: str | None = None
+    is_verbose: bool = False
+    forwards: bool = False
     preprocess: list[str] = field(default_factory=list)
     compile: list[str] = field(default_factory=list)
     link: list[str] = field(default_factory=list)
@@ -144,8 +170,16 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def _expanded(arguments: Sequence[str]) -> Iterator[str]:
-    for word in arguments:
+    words = iter(arguments)
+    for word in words:
         name, equals, value = word.partition("=")
+        if name in ("-optf", "--options-file"):
+            file = value or next(words, None)
+            if file is None:
+                raise ValueError(f"the option {word} needs a value")
+            with Path(file).open(encoding="utf-8", errors="surrogateescape") as options:
+                yield from _expanded(shlex.split(options.read()))
+            continue
         if equals and name in _HOST:
             yield from (name, value)
         else:
@@ -159,24 +193,19 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
             raise ValueError(f"the option {word} needs a value")
         return following
 
-    if word == "--loom-checked":
-        command.is_checked = True
-    elif word == "--loom-races":
-        command.is_checked = command.finds_races = True
+    if word in _FLAGS:
+        for name in _FLAGS[word]:
+            setattr(command, name, True)
     elif word.startswith("--loom-toolkit="):
         command.toolkit = word.partition("=")[2]
     elif word in ("-o", "--output-file"):
         command.output = value()
-    elif word in ("-c", "--compile"):
-        command.compiles = True
-    elif word in ("-dc", "--device-c"):
-        command.compiles = command.is_relocatable = True
     elif word.partition("=")[0] in ("-rdc", "--relocatable-device-code"):
         command.is_relocatable = (word.partition("=")[2] or value()) == "true"
-    elif word in ("-shared", "--shared"):
-        command.links = True
     elif word in ("-x", "--x"):
-        value()
+        command.language = value()
+    elif word in ("-rdynamic", "-s"):
+        command.link.append(word)
     elif word in _HOST:
         given = [option for option in value().strip("'\"").split(",") if option]
         (command.link if "inker" in word else command.compile).extend(given)
@@ -197,9 +226,9 @@ def _take(command: Command, word: str, words: Iterator[str]) -> None:
         command.compile.append(_standard(word.partition("=")[2]))
     elif word in ("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-G", "--debug", "--device-debug", "-pthread"):
         command.compile.append({"-G": "-g", "--debug": "-g", "--device-debug": "-g"}.get(word, word))
-    elif word in ("-v", "--verbose", "-w") or (word[:1] == "-" and word.lstrip("-").startswith(_IGNORED)):
+    elif word == "-w" or (word[:1] == "-" and word.lstrip("-").startswith(_IGNORED)):
         pass
-    elif word.startswith(("-f", "-m", "-W", "-g")):
+    elif word.startswith("-" if command.forwards else ("-f", "-m", "-W", "-g")):
         command.compile.append(word)
     elif word.startswith("-"):
         raise ValueError(f"the option {word} is not known to torch-loom's nvcc")
@@ -287,16 +316,21 @@ def main(arguments: Sequence[str]) -> int:
     """Do what nvcc would do, and return the status to exit with."""
     if {"-V", "--version"} & set(arguments):
         version = config.cuda_version("13.0") or "13.0"
+        # CMake knows nvcc by this name.
         print(
-            "torch-loom's nvcc: compiles CUDA C++ for the host\n"
+            "torch-loom's, which compiles for the host, for nvcc: NVIDIA (R) Cuda compiler driver\n"
             f"Cuda compilation tools, release {version}, V{version}.0"
         )
         return 0
     try:
         command = parse(arguments)
+        if command.is_verbose:
+            _show(command)
         if not command.sources:
             raise ValueError("no source is given")
-        if command.compiles:
+        if command.is_for_device:
+            _compile_nothing(Path(command.output or "a_dlink.o"))
+        elif command.compiles:
             for source in command.sources:
                 _compile(source, Path(command.output or Path(source).with_suffix(".o").name), command)
         else:
@@ -310,6 +344,9 @@ def main(arguments: Sequence[str]) -> int:
     except subprocess.CalledProcessError as error:
         return error.returncode or 1
     except FileNotFoundError as error:
+        if error.filename in arguments:
+            print(f"nvcc: {error.filename}: {error.strerror}", file=sys.stderr)
+            return 2
         print(
             f"nvcc: the C++ compiler {compiler()!r} cannot be run ({error}): install one, or name it in CXX",
             file=sys.stderr,
@@ -318,8 +355,24 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _show(command: Command) -> None:
+    """Print where the toolkit is and how it links, in the lines of nvcc that CMake reads."""
+    home = command.toolkit or str(INCLUDE.parent)
+    libraries = f'-L"{home}/lib64"'
+    link = f"{home}/bin/nvcc {' '.join(command.sources)} {libraries} -lcudadevrt -lcudart_static"
+    lines = (
+        *(f"TOP={home}", f"PATH={home}/bin:", f'INCLUDES="-I{home}/include" ', f"LIBRARIES= {libraries}"),
+        *("g++ -arch compute_80", link),
+    )
+    print("".join(f"#$ {line}\n" for line in lines), end="", file=sys.stderr)
+
+
+def _compile_nothing(output: Path) -> None:
+    _run([*compiler().split(), "-fPIC", "-c", "-x", "c++", os.devnull, "-o", str(output)])
+
+
 def _compile(source: str, output: Path, command: Command) -> None:
-    if Path(source).suffix in _CUDA_SUFFIXES:
+    if command.language == "cu" or (command.language is None and Path(source).suffix in _CUDA_SUFFIXES):
         compile_source(source, output, command)
         return
     options = ["-fPIC", *command.compile, *command.preprocess, "-isystem", str(INCLUDE)]
@@ -327,7 +380,7 @@ def _compile(source: str, output: Path, command: Command) -> None:
 
 
 def _link(command: Command) -> None:
-    if not command.links and command.toolkit is None:
+    if not command.links and not command.archives and command.toolkit is None:
         raise ValueError(
             "only libraries are made where torch-loom's toolkit is not known: call its bin/nvcc "
             "(torch.utils.cpp_extension.CUDA_HOME under the name cuda), or build with -shared"
@@ -336,9 +389,14 @@ def _link(command: Command) -> None:
         inputs = []
         for number, source in enumerate(command.sources):
             inputs.append(source)
-            if Path(source).suffix in (*_CUDA_SUFFIXES, *_HOST_SUFFIXES):
+            if command.language or Path(source).suffix in (*_CUDA_SUFFIXES, *_HOST_SUFFIXES):
                 inputs[-1] = str(Path(folder) / f"{number}.o")
                 _compile(source, Path(inputs[-1]), command)
+        if command.archives:
+            archive = Path(command.output or "a.a")
+            archive.unlink(missing_ok=True)
+            _run(["ar", "rcs", str(archive), *inputs])
+            return
         runtime = [] if command.toolkit is None else [f"-L{command.toolkit}/lib64", "-lcudart"]
         output = Path(command.output or "a.out")
         library = output if command.links else Path(folder) / "program.so"

@@ -38,7 +38,8 @@ def write(library: Path, output: Path) -> None:
     output.unlink(missing_ok=True)  # it may be running
     with output.open("wb") as file:
         file.write(start.encode())
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        # Not compressed: CMake looks for strings in a program.
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.write(library, _LIBRARY)
             archive.writestr("__main__.py", _MAIN)
     output.chmod(0o755)

@@ -24,6 +24,8 @@ _LIBRARIES = (
     *("cudart", "cudart_static", "cudadevrt", "c10_cuda", "torch_cuda", "cuda", "cublas", "nvrtc"),
     "nvToolsExt",
 )
+# CMake knows a toolkit by the last one.
+_FOLDERS = ("bin", "lib64", "nvvm/libdevice")
 
 
 def offer() -> None:
@@ -62,7 +64,7 @@ def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
         f"exec {shlex.quote(sys.executable)} -m torch_loom.kernels.cuda_cpp.nvcc{checked} "
         '--loom-toolkit="$(dirname "$(dirname "$(readlink -f "$0")")")" "$@"\n'
     )
-    digest = hashlib.sha256(f"{nvcc}\0{library}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{nvcc}\0{library}\0{_LIBRARIES}{_FOLDERS}".encode()).hexdigest()[:16]
     folder = config.kernel_cache() / f"cuda-{digest}"
     if not folder.is_dir():
         # Whole or not at all: other processes make the same one.
@@ -77,8 +79,8 @@ def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
 
 
 def _fill(folder: Path, nvcc: str, library: Path) -> None:
-    (folder / "bin").mkdir(parents=True)
-    (folder / "lib64").mkdir()
+    for name in _FOLDERS:
+        (folder / name).mkdir(parents=True)
     (folder / "include").symlink_to(INCLUDE)
     program = folder / "bin" / "nvcc"
     program.write_text(nvcc, encoding="utf-8")

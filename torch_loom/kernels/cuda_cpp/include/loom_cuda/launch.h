@@ -130,18 +130,12 @@ static inline void describe(loom_cuda_kernel& kernel, Closure<Call, Values...>& 
   kernel.num_arguments = count;
 }
 
-// What is passed where a launch has a literal null.
-template <typename T>
-struct Decayed {
-  using type = std::decay_t<T>;
-};
-
 template <typename Call, typename... Given>
 static inline int launch(const char* name, const char* place, const Configuration& configuration, Call call,
                          Given&&... given) {
-  using Own = Closure<Call, typename Decayed<Given>::type...>;
+  using Own = Closure<Call, std::decay_t<Given>...>;
   const Unchecked own_memory;
-  auto* closure = new Own{call, std::tuple<typename Decayed<Given>::type...>(std::forward<Given>(given)...)};
+  auto* closure = new Own{call, std::tuple<std::decay_t<Given>...>(std::forward<Given>(given)...)};
   loom_cuda_kernel kernel{};
   kernel.name = name;
   kernel.place = place;

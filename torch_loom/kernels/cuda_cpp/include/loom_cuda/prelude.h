@@ -1,6 +1,7 @@
 // Stands in front of each source of CUDA C++, as nvcc puts its own headers there.
 #pragma once
 
+#define __NVCC__ 1
 #define __CUDACC__ 1
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
