@@ -1,4 +1,4 @@
-"""`loom demo`: trains a vision transformer on real digits; checks accuracy, time and losses against cpu."""
+"""`loom demo`: trains a vision transformer on real digits; checks accuracy and losses against cpu."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ SHADES = " ░▒▓█"
 
 @dataclass(frozen=True)
 class Check:
-    """A number that the demo promises: what it is, what was measured, what was promised."""
+    """A number that the demo promises: what it is, what was measured, what was promised.
+
+    `is_machines` says that it tells of the machine, too: a slow or busy one may miss it.
+    """
 
     name: str
     measured: str
     target: str
     met: bool
+    is_machines: bool = False
+
+    @property
+    def failed(self) -> bool:
+        return not self.met and not self.is_machines
 
 
 def largest_relative_difference(losses: list[float], reference: list[float]) -> float:
@@ -94,7 +102,10 @@ def results_table(checks: list[Check], device: torch.device) -> Table:
     table = Table("", "measured", "target", "")
     for check in checks:
         table.add_row(
-            check.name, check.measured, check.target, "[green]met" if check.met else "[bold red]missed"
+            check.name,
+            check.measured,
+            check.target,
+            "[green]met" if check.met else "[bold red]missed" if check.failed else "[yellow]missed",
         )
     for name, measured in memory_rows(device):
         table.add_row(name, measured, "", "")
@@ -112,7 +123,7 @@ def open_device(name: str | None) -> torch.device:
 
 
 def run(device_name: str | None, epochs: int, seed: int) -> None:
-    """Trains, compares and reports; ends with exit status 1 if a number misses its target."""
+    """Trains, compares and reports; ends with exit status 1 if accuracy or losses miss their targets."""
     try:
         digits = load()
     except MissingDemoDependencyError as error:
@@ -140,7 +151,11 @@ def run(device_name: str | None, epochs: int, seed: int) -> None:
             accuracy >= MIN_ACCURACY,
         ),
         Check(
-            "time to train and test", f"{seconds:.1f} s", f"<= {MAX_SECONDS:.0f} s", seconds <= MAX_SECONDS
+            "time to train and test",
+            f"{seconds:.1f} s",
+            f"<= {MAX_SECONDS:.0f} s",
+            seconds <= MAX_SECONDS,
+            is_machines=True,
         ),
         Check(
             f"losses against cpu, {len(reference.first_losses)} steps, largest relative difference",
@@ -153,8 +168,8 @@ def run(device_name: str | None, epochs: int, seed: int) -> None:
     drawing = picture(digits.held_out_images[shown], predictions[shown], digits.held_out_labels[shown])
     console.out.print(drawing, highlight=False)
     console.out.print(results_table(checks, device))
-    missed = [check for check in checks if not check.met]
-    for check in missed:
+    failed = [check for check in checks if check.failed]
+    for check in failed:
         console.show_error(f"{check.name}: {check.measured}, target {check.target}")
-    if missed:
+    if failed:
         raise SystemExit(1)
