@@ -18,8 +18,33 @@ bool is_on_host(const void* address) {
   return devices().locate(address).kind != driver::AddressKind::kDevice;
 }
 
+bool is_pageable(const void* address) {
+  return devices().locate(address).kind == driver::AddressKind::kUnknown;
+}
+
+// A step that reads and writes host memory when it runs: of a graph, at each of its launches.
+void copy_when_run(runtime::StreamRef stream, void* to, const void* from, size_t bytes) {
+  struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  const driver::Kernel kernel{"memcpy",
+                              [](void* context, driver::Stream) {
+                                const Copy& copy = *static_cast<const Copy*>(context);
+                                std::memcpy(copy.to, copy.from, copy.bytes);
+                              },
+                              [](void* context) { delete static_cast<Copy*>(context); },
+                              new Copy{to, from, bytes}};
+  runtime::submit(stream, kernel);
+}
+
 void copy_bytes(runtime::StreamRef stream, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
+  // PyTorch's own copies of such memory are refused in a capture; CUDA's are not.
+  if ((is_pageable(to) || is_pageable(from)) && runtime::is_captured(stream)) {
+    return copy_when_run(stream, to, from, bytes);
+  }
   if (is_on_host(to) && is_on_host(from)) {
     runtime::synchronize_stream(stream);
     std::memmove(to, from, bytes);

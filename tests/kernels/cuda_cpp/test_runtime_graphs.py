@@ -23,6 +23,7 @@ def failure_of(library: ctypes.CDLL, name: str) -> bytes | None:
 def test_captured_graphs_and_pools(tmp_path: Path) -> None:
     library = library_of("captured_graphs", tmp_path)
     assert failure_of(library, "replayed") is None
+    assert failure_of(library, "copied") is None
     assert failure_of(library, "refused") is None
     assert failure_of(library, "pooled") is None
 

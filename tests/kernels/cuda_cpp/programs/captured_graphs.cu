@@ -81,6 +81,30 @@ extern "C" const char* replayed() {
   return nullptr;
 }
 
+// Host memory that is not pinned is read and written at each launch.
+extern "C" const char* copied() {
+  const Device device;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  float in = 1, out = 0;
+  OK(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeGlobal));
+  OK(cudaMemcpyAsync(device.x, &in, sizeof(float), cudaMemcpyHostToDevice, device.stream));
+  add<<<1, 1, 0, device.stream>>>(device.x, 1);
+  OK(cudaMemcpyAsync(&out, device.x, sizeof(float), cudaMemcpyDeviceToHost, device.stream));
+  OK(cudaStreamEndCapture(device.stream, &graph));
+  OK(cudaGraphInstantiate(&executable, graph, 0));
+  CHECK(out == 0);
+  for (int i = 0; i < 3; ++i) {
+    in = 10 * i;
+    OK(cudaGraphLaunch(executable, device.stream));
+    OK(cudaStreamSynchronize(device.stream));
+    CHECK(out == in + 1);
+  }
+  OK(cudaGraphExecDestroy(executable));
+  OK(cudaGraphDestroy(graph));
+  return nullptr;
+}
+
 // Memory of pools is what cudaMalloc() gives.
 extern "C" const char* pooled() {
   const Device device;
