@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "torch/dispatch/device_assert.h"
 #include "torch/launch/runtime_calls.h"
@@ -22,28 +23,20 @@ bool is_pageable(const void* address) {
   return devices().locate(address).kind == driver::AddressKind::kUnknown;
 }
 
-// A step that reads and writes host memory when it runs: of a graph, at each of its launches.
-void copy_when_run(runtime::StreamRef stream, void* to, const void* from, size_t bytes) {
-  struct Copy {
-    void* to;
-    const void* from;
-    size_t bytes;
-  };
-  const driver::Kernel kernel{"memcpy",
-                              [](void* context, driver::Stream) {
-                                const Copy& copy = *static_cast<const Copy*>(context);
-                                std::memcpy(copy.to, copy.from, copy.bytes);
-                              },
-                              [](void* context) { delete static_cast<Copy*>(context); },
-                              new Copy{to, from, bytes}};
+// Has the stream call `step`, and forget it when that was the last time: a graph calls it at each launch.
+template <typename Step>
+void submit_step(runtime::StreamRef stream, const char* name, Step step) {
+  const driver::Kernel kernel{
+      name, [](void* context, driver::Stream) { (*static_cast<const Step*>(context))(); },
+      [](void* context) { delete static_cast<Step*>(context); }, new Step(std::move(step))};
   runtime::submit(stream, kernel);
 }
 
 void copy_bytes(runtime::StreamRef stream, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   // PyTorch's own copies of such memory are refused in a capture; CUDA's are not.
-  if ((is_pageable(to) || is_pageable(from)) && runtime::is_captured(stream)) {
-    return copy_when_run(stream, to, from, bytes);
+  if (runtime::is_captured(stream) && (is_pageable(to) || is_pageable(from))) {
+    return submit_step(stream, "memcpy", [=] { std::memcpy(to, from, bytes); });
   }
   if (is_on_host(to) && is_on_host(from)) {
     runtime::synchronize_stream(stream);
@@ -239,36 +232,19 @@ cudaError_t loom_cuda_fill(const cudaMemsetParams* fill, cudaStream_t handle) {
     return refuse(cudaErrorInvalidValue);
   }
   return on_stream(handle, [&](StreamRef stream) {
-    const loom::driver::Kernel kernel{"memset",
-                                      [](void* context, loom::driver::Stream) {
-                                        const auto& own = *static_cast<const cudaMemsetParams*>(context);
-                                        for (size_t y = 0; y < own.height; ++y) {
-                                          auto* at = static_cast<char*>(own.dst) + y * own.pitch;
-                                          for (size_t x = 0; x < own.width; ++x, at += own.elementSize) {
-                                            std::memcpy(at, &own.value, own.elementSize);
-                                          }
-                                        }
-                                      },
-                                      [](void* context) { delete static_cast<cudaMemsetParams*>(context); },
-                                      new cudaMemsetParams(*fill)};
-    loom::runtime::submit(stream, kernel);
+    submit_step(stream, "memset", [own = *fill] {
+      for (size_t y = 0; y < own.height; ++y) {
+        auto* at = static_cast<char*>(own.dst) + y * own.pitch;
+        for (size_t x = 0; x < own.width; ++x, at += own.elementSize) {
+          std::memcpy(at, &own.value, own.elementSize);
+        }
+      }
+    });
   });
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
-  struct Call {
-    cudaHostFn_t function;
-    void* data;
-  };
-  return on_stream(handle, [&](StreamRef stream) {
-    const loom::driver::Kernel kernel{"host function",
-                                      [](void* context, loom::driver::Stream) {
-                                        const Call& call = *static_cast<const Call*>(context);
-                                        call.function(call.data);
-                                      },
-                                      [](void* context) { delete static_cast<Call*>(context); },
-                                      new Call{function, data}};
-    loom::runtime::submit(stream, kernel);
-  });
+  return on_stream(handle,
+                   [&](StreamRef stream) { submit_step(stream, "host function", [=] { function(data); }); });
 }
 
 // --- events ---

@@ -362,6 +362,7 @@ def _show(command: Command) -> None:
     link = f"{home}/bin/nvcc {' '.join(command.sources)} {libraries} -lcudadevrt -lcudart_static"
     lines = (
         *(f"TOP={home}", f"PATH={home}/bin:", f'INCLUDES="-I{home}/include" ', f"LIBRARIES= {libraries}"),
+        # The architecture that CMake takes where a project names none: the prelude's __CUDA_ARCH__.
         *("g++ -arch compute_80", link),
     )
     print("".join(f"#$ {line}\n" for line in lines), end="", file=sys.stderr)

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <utility>
 #include <vector>
 
 #include "loom_cuda/kernel_addresses.h"
@@ -96,9 +95,9 @@ struct ChildNode {
   ~ChildNode() { cudaGraphExecDestroy(graph); }
 };
 
-template <typename Own, typename... Given>
-static inline loom_cuda_graph_work work_of(Given&&... given) {
-  return {new Own{std::forward<Given>(given)...},
+template <typename Own>
+static inline loom_cuda_graph_work work_of(Own* node) {
+  return {node,
           [](const void* own, cudaStream_t stream) { return static_cast<const Own*>(own)->issue(stream); },
           [](void* own) { delete static_cast<Own*>(own); }};
 }
@@ -108,10 +107,20 @@ static inline cudaError_t with_kernel(const cudaKernelNodeParams* params, Use&& 
   if (params == nullptr) return cudaErrorInvalidValue;
   auto node = std::make_unique<KernelNode>(*params);
   if (!node->is_known()) return params->extra ? cudaErrorNotSupported : cudaErrorInvalidDeviceFunction;
-  return use(loom_cuda_graph_work{
-      node.release(),
-      [](const void* own, cudaStream_t stream) { return static_cast<const KernelNode*>(own)->issue(stream); },
-      [](void* own) { delete static_cast<KernelNode*>(own); }});
+  return use(work_of(node.release()));
+}
+// Adds a node of a struct of parameters, or gives an executable graph's node another one.
+template <typename Own, typename Params>
+static inline cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                   size_t count, cudaGraphNodeType type, const Params* params) {
+  if (params == nullptr) return cudaErrorInvalidValue;
+  return loom_cuda_graph_add(node, graph, after, count, type, work_of(new Own{*params}));
+}
+template <typename Own, typename Params>
+static inline cudaError_t set_node(cudaGraphExec_t executable, cudaGraphNode_t node, cudaGraphNodeType type,
+                                   const Params* params) {
+  if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
+  return loom_cuda_graph_set(executable, node, type, work_of(new Own{*params}));
 }
 
 }  // namespace loom_cuda
@@ -159,46 +168,40 @@ static inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGrap
 static inline cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                  const cudaGraphNode_t* after, size_t count,
                                                  const cudaMemcpy3DParms* params) {
-  if (params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of<loom_cuda::CopyNode>(*params));
+  return loom_cuda::add_node<loom_cuda::CopyNode>(node, graph, after, count, cudaGraphNodeTypeMemcpy, params);
 }
 static inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                                    const cudaGraphNode_t* after, size_t count, void* to,
                                                    const void* from, size_t bytes, cudaMemcpyKind kind) {
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of<loom_cuda::Copy1DNode>(to, from, bytes, kind));
+                             loom_cuda::work_of(new loom_cuda::Copy1DNode{to, from, bytes, kind}));
 }
 static inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                  const cudaGraphNode_t* after, size_t count,
                                                  const cudaMemsetParams* params) {
-  if (params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeMemset,
-                             loom_cuda::work_of<loom_cuda::FillNode>(*params));
+  return loom_cuda::add_node<loom_cuda::FillNode>(node, graph, after, count, cudaGraphNodeTypeMemset, params);
 }
 static inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                const cudaGraphNode_t* after, size_t count,
                                                const cudaHostNodeParams* params) {
-  if (params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeHost,
-                             loom_cuda::work_of<loom_cuda::HostNode>(*params));
+  return loom_cuda::add_node<loom_cuda::HostNode>(node, graph, after, count, cudaGraphNodeTypeHost, params);
 }
 static inline cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                       const cudaGraphNode_t* after, size_t count,
                                                       cudaEvent_t event) {
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeEventRecord,
-                             loom_cuda::work_of<loom_cuda::RecordNode>(event));
+                             loom_cuda::work_of(new loom_cuda::RecordNode{event}));
 }
 static inline cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                     const cudaGraphNode_t* after, size_t count,
                                                     cudaEvent_t event) {
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeWaitEvent,
-                             loom_cuda::work_of<loom_cuda::WaitNode>(event));
+                             loom_cuda::work_of(new loom_cuda::WaitNode{event}));
 }
 static inline cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                 const cudaGraphNode_t* after, size_t count) {
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeEmpty,
-                             loom_cuda::work_of<loom_cuda::EmptyNode>());
+                             loom_cuda::work_of(new loom_cuda::EmptyNode{}));
 }
 // The child is taken as it is now.
 static inline cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
@@ -208,7 +211,7 @@ static inline cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cuda
   const cudaError_t error = loom_cuda_graph_instantiate(&executable, child);
   if (error != cudaSuccess) return error;
   return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeGraph,
-                             loom_cuda::work_of<loom_cuda::ChildNode>(executable));
+                             loom_cuda::work_of(new loom_cuda::ChildNode{executable}));
 }
 
 static inline cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, cudaKernelNodeParams* params) {
@@ -232,28 +235,22 @@ static inline cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t execu
 }
 static inline cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                            const cudaMemcpy3DParms* params) {
-  if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of<loom_cuda::CopyNode>(*params));
+  return loom_cuda::set_node<loom_cuda::CopyNode>(executable, node, cudaGraphNodeTypeMemcpy, params);
 }
 static inline cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                              void* to, const void* from, size_t bytes,
                                                              cudaMemcpyKind kind) {
   if (executable == nullptr) return cudaErrorInvalidValue;
   return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of<loom_cuda::Copy1DNode>(to, from, bytes, kind));
+                             loom_cuda::work_of(new loom_cuda::Copy1DNode{to, from, bytes, kind}));
 }
 static inline cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                            const cudaMemsetParams* params) {
-  if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeMemset,
-                             loom_cuda::work_of<loom_cuda::FillNode>(*params));
+  return loom_cuda::set_node<loom_cuda::FillNode>(executable, node, cudaGraphNodeTypeMemset, params);
 }
 static inline cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                          const cudaHostNodeParams* params) {
-  if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeHost,
-                             loom_cuda::work_of<loom_cuda::HostNode>(*params));
+  return loom_cuda::set_node<loom_cuda::HostNode>(executable, node, cudaGraphNodeTypeHost, params);
 }
 
 // CUDA 13 has a word about each edge: here a node waits for all of another one, which zeros say.
