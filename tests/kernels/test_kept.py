@@ -27,8 +27,8 @@ def compiled(text: str) -> int:
 
 def test_what_was_used_longest_ago_is_removed(folder: Path) -> None:
     folder.mkdir()
-    for number in range(4):
-        path = folder / f"{number}.so"
+    for number, end in enumerate(("so", "h.gch", "so", "so")):
+        path = folder / f"{number}.{end}"
         path.write_bytes(bytes(1000))
         path.with_suffix(".sha256").write_bytes(b"seal")
         os.utime(path, (number, number))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import _ctypes
-import contextlib
 import ctypes
-import fcntl
 import functools
 import hashlib
-import os
 import platform
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -172,7 +169,7 @@ def _entry(path: Path) -> int:
 
 
 def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> None:
-    with _exclusive(folder):
+    with kept.exclusive(folder, "lock"):
         if kept.is_whole(path):
             return
         # Always the same names, so that those of a killed process are overwritten.
@@ -191,21 +188,6 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
                 f"a kernel cannot be kept there: {error.strerror}. Free some space, or name another folder"
             ) from error
         kept.shrink(folder, config.value(settings.KERNEL_CACHE_LIMIT))
-
-
-@contextlib.contextmanager
-def _exclusive(folder: Path) -> Iterator[None]:
-    """One process at a time; the system ends the lock with the process that holds it."""
-    handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            # A forked child may hold the same file open: closing would not end the lock.
-            fcntl.flock(handle, fcntl.LOCK_UN)
-    finally:
-        os.close(handle)
 
 
 def run(arguments: list[str], result: Path, shown: str) -> None:

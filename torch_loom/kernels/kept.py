@@ -1,4 +1,4 @@
-"""Libraries kept on disk: each with its size and digest beside it, and loaded only if both fit.
+"""Libraries and precompiled headers on disk: each with its size and digest beside it, used if both fit.
 
 A truncated library that is mapped ends the process with SIGBUS, so that it must not be loaded to find out.
 """
@@ -6,9 +6,11 @@ A truncated library that is mapped ends the process with SIGBUS, so that it must
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from torch_loom import config
@@ -47,12 +49,12 @@ def note_use(path: Path) -> None:
 
 
 def shrink(folder: Path, most_bytes: int) -> None:
-    """Remove the libraries of a folder that were used longest ago, until the others take so many bytes.
+    """Remove what a folder keeps and was used longest ago, until the rest takes so many bytes.
 
-    Processes that have loaded one keep it: it is gone from the disk when they end.
+    Processes that have loaded a library keep it: it is gone from the disk when they end.
     """
     files = []
-    for path in folder.glob("*.so"):
+    for path in (*folder.glob("*.so"), *folder.glob("*.gch")):
         with contextlib.suppress(OSError):
             status = path.stat()
             files.append((status.st_mtime_ns, status.st_size, path))
@@ -69,6 +71,21 @@ def forget(path: Path) -> None:
     """Remove a library that cannot be loaded."""
     for file in (_seal_of(path), path):
         file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time holds a lock of a folder; the system ends it with the process that does."""
+    handle = os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            # A forked child may hold the same file open: closing would not end the lock.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
 
 
 def _seal_of(path: Path) -> Path:

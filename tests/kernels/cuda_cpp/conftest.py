@@ -1,7 +1,8 @@
-"""Kernels of these tests are compiled anew, into folders of their own."""
+"""Kernels of these tests are compiled anew, into a folder that all processes of the tests share."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("kernels") / "cache"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_LOOM_KERNEL_CACHE", str(folder))
         yield folder

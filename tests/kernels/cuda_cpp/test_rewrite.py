@@ -285,17 +285,6 @@ def test_words_that_nvcc_does_without(code: str, made: str) -> None:
     )
 
 
-def test_headers_for_ptx_are_there_only_with_it() -> None:
-    header = '# 1 "/x/torch_loom/kernels/emission/cpp/assembly.h" 1 3\n'
-    text = (
-        f'{header}# 1 "/usr/include/x.h" 1 3\nint a;\n{header[:-2]}2 3\nint b;\n# 2 "code" 2\nvoid f() {{}}\n'
-    )
-    assert "int a;" in rewrite(text)
-    assert "int b;" not in rewrite(text)
-    assert rewrite(text).count("\n") == text.count("\n")
-    assert "int b;" in rewrite(text.replace("{}", '{ asm("membar.gl;"); }'))
-
-
 def test_headers_of_the_system_are_left_alone() -> None:
     code = '# 1 "/usr/include/x.h" 1 3 4\nvoid f() { asm("mma.sync"); }\n'
     assert re.search("mma.sync", rewrite(code))

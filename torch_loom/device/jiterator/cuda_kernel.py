@@ -51,22 +51,19 @@ def _compile_kernel(
     from torch_loom.kernels.cuda_cpp import library
 
     text = library.text_of(kernel_source, kernel_name, host_compiler.ENTRY)
-    given = library.options(
-        is_checked=config.checks_kernels(),
-        finds_races=config.watches_kernels(),
-        includes=tuple(cuda_include_dirs or ()),
-    )
+    given = library.options(is_checked=config.checks_kernels(), finds_races=config.watches_kernels())
+    includes = [str(folder) for folder in cuda_include_dirs or ()]
 
     def run(options: list[str], result: Path) -> None:
         host_compiler.run(options, result, kernel_source)
 
     def build(source: Path, made: Path) -> None:
         try:
-            library.build(text, given, run, source, made, Path(_C.__file__))
+            library.build(text, given, includes, run, source, made, Path(_C.__file__))
         except library.RefusedError as refusal:
             raise CompilationError(f"{refusal}. The code:\n{kernel_source}") from refusal
 
-    key = library.key_of(text, [*given, config.value(settings.COMPILER), str(torch.__version__)])
+    key = library.key_of(text, [*given, *includes, config.value(settings.COMPILER), str(torch.__version__)])
     if _recorder() is not None:
         _recorder().note_source(kernel_name, kernel_source)
     return CompiledKernel(kernel_name, host_compiler.built(key, build))

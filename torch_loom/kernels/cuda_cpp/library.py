@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from torch_loom import config
+from torch_loom.config import settings
 from torch_loom.errors import CompilationError
-from torch_loom.kernels.cuda_cpp import INCLUDE, nvcc
+from torch_loom.kernels.cuda_cpp import INCLUDE, nvcc, prelude
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
-_TEXT = """#include "loom_cuda/prelude.h"
-#include "loom_cuda/called.h"
+_TEXT = """#include "loom_cuda/called.h"
 #line 1 "code"
 {source}
 #line 1 "generated"
@@ -22,17 +21,6 @@ extern "C" __attribute__((visibility("default"))) const char* {entry}(
   return loom_cuda::call<&{kernel}>("{name}", loom_addresses, loom_numbers, loom_scalars, &{kernel});
 }}
 """
-
-
-@cache
-def _headers() -> str:
-    digest = hashlib.sha256()
-    # The headers, and what rewrites a source.
-    kernels = INCLUDE.parents[1]
-    paths = [path for part in ("cuda_cpp", "emission/cpp", "ptx") for path in (kernels / part).rglob("*")]
-    for path in sorted(path for path in paths if path.suffix != ".pyc" and path.is_file()):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def text_of(source: str, kernel: str, entry: str) -> str:
@@ -47,26 +35,24 @@ def text_of(source: str, kernel: str, entry: str) -> str:
     return _TEXT.format(source=source, kernel=kernel, entry=entry, name=name)
 
 
-def options(*, is_checked: bool, finds_races: bool = False, includes: tuple[str, ...] = ()) -> list[str]:
+def options(*, is_checked: bool, finds_races: bool = False) -> list[str]:
     """Return the compiler's options.
 
     Args:
         is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
-        includes: folders of the program's headers.
     """
-    checked = nvcc.checks(is_checked, finds_races)
-    folders = [option for folder in includes for option in ("-I", folder)]
-    return [*nvcc.compile_options(), *checked, "-std=c++20", *folders, "-isystem", str(INCLUDE)]
+    return [*nvcc.compile_options(), *nvcc.checks(is_checked, finds_races), "-std=c++20"]
 
 
 def key_of(text: str, given: list[str]) -> str:
     """Return what a library of this text depends on."""
-    return "\0".join((text, *given, _headers()))
+    return "\0".join((text, *given, prelude.digest()))
 
 
 def build(
     text: str,
     given: list[str],
+    includes: Sequence[str],
     run: Callable[[list[str], Path], None],
     source: Path,
     library: Path,
@@ -77,6 +63,7 @@ def build(
     Args:
         text: of :func:`text_of`.
         given: of :func:`options`.
+        includes: folders of the program's headers.
         run: runs the compiler with options, which make a file; raises CompilationError with its messages.
         source: where the text may be written.
         library: where the library goes.
@@ -89,7 +76,9 @@ def build(
     preprocessed, objects = source.with_suffix(".ii"), source.with_suffix(".o")
     try:
         source.write_text(text, encoding="utf-8")
-        run(["-E", "-x", "c++", *given, str(source), "-o", str(preprocessed)], preprocessed)
+        front = prelude.included([config.value(settings.COMPILER)], given)
+        folders = [*(f"-I{folder}" for folder in includes), "-isystem", str(INCLUDE)]
+        run(["-E", "-x", "c++", *front, *given, *folders, str(source), "-o", str(preprocessed)], preprocessed)
         refused: list[RefusedError] = []
         rewritten = rewrite(preprocessed.read_text(encoding="utf-8"), refused=refused)
         own = [option for option in given if not option.startswith("-D")]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torch_loom import config
 from torch_loom.config import settings
-from torch_loom.kernels.cuda_cpp import INCLUDE, program
+from torch_loom.kernels.cuda_cpp import INCLUDE, prelude, program
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
@@ -291,8 +291,8 @@ def compile_source(source: str, output: Path, command: Command) -> None:
         if "-MD" in includes and "-MT" not in includes:
             includes += ["-MT", str(output)]
         # Before what the program includes by options.
-        prelude = ["-include", "loom_cuda/prelude.h"]
-        _run([*cxx, "-E", "-x", "c++", *prelude, *options, *includes, source, "-o", str(text)])
+        front = prelude.included(cxx, options)
+        _run([*cxx, "-E", "-x", "c++", *front, *options, *includes, source, "-o", str(text)])
         preprocessed = text.read_text(encoding="utf-8", errors="surrogateescape")
         refused: list[RefusedError] = []
         rewritten = rewrite(preprocessed, is_relocatable=command.is_relocatable, refused=refused)

@@ -7,14 +7,12 @@ Works on what the preprocessor has made of a source, so that macros and headers 
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
 from collections.abc import Iterator
 
 from torch_loom.kernels.cuda_cpp import ptx
 from torch_loom.kernels.cuda_cpp.source_text import (
     CLOSES,
-    MARKER,
     Lines,
     applied,
     back,
@@ -23,12 +21,14 @@ from torch_loom.kernels.cuda_cpp.source_text import (
     is_in_function,
     is_in_string,
     joined,
+    matches,
     skip,
     skip_templates,
 )
 
 # How the headers mark kernels, what lives on the device, and shared memory.
 _KERNEL = re.compile(r"\b__loom_global__\b")
+_SHARED_WORD = "__loom_shared__"
 _ON_DEVICE = re.compile(r"\b__loom_device__\b(?:\s*\b__loom_device__\b)*")
 _SHARED = re.compile(
     r"\b(?:(extern)\s+((?:[\w:<>,*]+\s+)*?)|static\s+)?__loom_shared__\b(?:\s*\b(?:(extern)|static)\b)?"
@@ -39,6 +39,8 @@ _MEMBER_WITH_ARGUMENTS = re.compile(
 )
 _NOINLINE = re.compile(r"\b__noinline__\b(?!\s*[,)])")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b")
+_ASM_WORDS = ("asm", "__asm")
+_LAUNCH_CALLS = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
 _LAUNCH_BY_POINTER = re.compile(
     r"\b(cudaLaunchKernel|cudaLaunchCooperativeKernel|cudaLaunchKernelExC)\s*\(\s*"
     r"\(\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*\)"
@@ -48,7 +50,6 @@ _CAST_TO_POINTER = re.compile(
     r"|\breinterpret_cast\s*<\s*(?:const\s+)?void\s*(?:const\s*)?\*\s*>\s*\(\s*)&?\s*(?=[A-Za-z_:])"
 )
 _NAME = re.compile(r"(?:::\s*)?(?:\w+\s*::\s*)*(?P<last>\w+)\s*")
-_ONLY_FOR_ASSEMBLY = re.compile(r"/torch_loom/kernels/(?:[\w./]*/)?emission/cpp/\w+\.h$")
 _ATTRIBUTE = re.compile(
     r"__attribute__\s*\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\balignas\s*\([^()]*\)"
 )
@@ -62,14 +63,12 @@ _NO_OWN_VARIABLE = re.compile(r"\b(?:static|extern|inline|friend|using|\w+\s*::\
 
 # What there is no counterpart for, by the words that it cannot be written without.
 _REFUSED = {
-    r"\btex(?:1D|2D|3D|Cubemap)\w*\s*[(<]": "textures",
-    r"\bsurf(?:1D|2D|3D)\w*\s*[(<]": "surfaces",
-    r"\bcudaTextureObject_t\b": "textures",
-    r"\bcudaSurfaceObject_t\b": "surfaces",
-    r"\bcudaDeviceScheduleAuto\b": "cudaDeviceScheduleAuto",
+    **dict.fromkeys(("tex1D", "tex2D", "tex3D", "texCubemap", "cudaTextureObject_t"), "textures"),
+    **dict.fromkeys(("surf1D", "surf2D", "surf3D", "cudaSurfaceObject_t"), "surfaces"),
+    "cudaDeviceScheduleAuto": "cudaDeviceScheduleAuto",
 }
-_REFUSALS = re.compile("|".join(f"(?P<r{i}>{pattern})" for i, pattern in enumerate(_REFUSED)))
-_REASONS = list(_REFUSED.values())
+# A function's name goes on, and it is called.
+_REFUSAL = re.compile(r"\b(?P<word>tex(?:1D|2D|3D|Cubemap)|surf[123]D)\w*\s*[(<]|\b(?P<name>cuda\w+)\b")
 
 
 class RefusedError(Exception):
@@ -97,13 +96,13 @@ def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedErr
     text = joined(text)
     lines = Lines(text)
     _refuse(text, lines)
-    by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in _LAUNCH_BY_POINTER.finditer(text)]
-    assembly = [*_assembly(text, lines, refused)]
-    edits = [*_launches(text, lines), *_shared(text, lines), *assembly, *by_pointer]
-    edits += [] if assembly else _only_for_assembly(text)
-    edits += [(m.start(), m.end(), "__attribute__((noinline))") for m in _NOINLINE.finditer(text)]
+    by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in matches(_LAUNCH_BY_POINTER, _LAUNCH_CALLS, text)]
+    edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines, refused), *by_pointer]
+    edits += [
+        (m.start(), m.end(), "__attribute__((noinline))") for m in matches(_NOINLINE, ("__noinline__",), text)
+    ]
     edits += _addresses(text, lines, [(begin, end) for begin, end, _ in edits])
-    edits += [(m.start(), m.end(), "") for m in _KERNEL.finditer(text)]
+    edits += [(m.start(), m.end(), "") for m in _kernels(text)]
     edits += _variables(text, lines, is_relocatable)
     return applied(text, edits)
 
@@ -143,14 +142,12 @@ def _function_templates(text: str, lines: Lines) -> Iterator[str]:
 
 
 def _refuse(text: str, lines: Lines) -> None:
-    for found in _REFUSALS.finditer(text):
+    for found in matches(_REFUSAL, _REFUSED, text):
+        what = _REFUSED.get(found["word"] or found["name"])
         place = lines.at(found.start())
-        if place.is_system or is_in_string(text, found.start()):
+        if what is None or place.is_system or is_in_string(text, found.start()):
             continue
-        number = next(i for i in range(len(_REASONS)) if found[f"r{i}"] is not None)
-        raise RefusedError(
-            place.file, place.line, f"{_REASONS[number]}: not supported by torch-loom's CUDA C++"
-        )
+        raise RefusedError(place.file, place.line, f"{what}: not supported by torch-loom's CUDA C++")
 
 
 def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
@@ -192,13 +189,13 @@ def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterato
     """
     kernels = set(_kernel_names(text))
     begins = sorted(taken)
-    for found in _CAST_TO_POINTER.finditer(text):
+    for found in _casts(text, lines) if kernels else ():
         begin, end = found.span()
         name = _NAME.match(text, end)
         if name is None or name["last"] not in kernels or text.startswith((".", "->", "[", "("), name.end()):
             continue
         before = bisect.bisect_right(begins, (begin, len(text))) - 1
-        if (before >= 0 and begins[before][1] > begin) or lines.at(begin).is_system:
+        if before >= 0 and begins[before][1] > begin:
             continue
         is_template = text.startswith("<", name.end()) and not text.startswith("<<", name.end())
         after = skip_templates(text, name.end() + 1) + 1 if is_template else name.end()
@@ -207,8 +204,17 @@ def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterato
             yield after, after, ")"
 
 
+def _casts(text: str, lines: Lines) -> Iterator[re.Match[str]]:
+    for begin, end in lines.own():
+        yield from _CAST_TO_POINTER.finditer(text, begin, end)
+
+
+def _kernels(text: str) -> Iterator[re.Match[str]]:
+    return matches(_KERNEL, ("__loom_global__",), text)
+
+
 def _kernel_names(text: str) -> Iterator[str]:
-    for found in _KERNEL.finditer(text):
+    for found in _kernels(text):
         opening = text.find("(", found.end())
         declared = _ATTRIBUTE.sub(" ", text[found.end() : opening + 200])
         name = re.match(r"[^(;{]*?\b(\w+)\s*(?:<[^(;{]*>\s*)?\(", declared)
@@ -242,7 +248,7 @@ def _kernel_start(text: str, at: int) -> int:
 
 
 def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
-    for found in _SHARED.finditer(text):
+    for found in _shared_words(text):
         begin, end = found.span()
         if found[1] is None and found[3] is None:
             yield from _specified(text, begin, end, "static thread_local")
@@ -273,6 +279,18 @@ def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
                 yield use.start(), use.end(), f"({memory})"
 
 
+def _shared_words(text: str) -> Iterator[re.Match[str]]:
+    """The word with those in front of it that belong to it."""
+    end = 0
+    at = text.find(_SHARED_WORD)
+    while at >= 0:
+        statement = max(text.rfind(closing, end, at) + 1 for closing in ";{}")
+        if found := _SHARED.search(text, max(end, statement)):
+            yield found
+            end = found.end()
+        at = text.find(_SHARED_WORD, max(end, at + 1))
+
+
 def _noted(text: str, at: int) -> Iterator[tuple[int, int, str]]:
     """Behind a declaration in a function: where races are looked for, its variables are shared memory."""
     closing = skip(text, at, ";")
@@ -301,7 +319,7 @@ def _declarators(declared: str) -> Iterator[str]:
 
 def _variables(text: str, lines: Lines, is_relocatable: bool) -> Iterator[tuple[int, int, str]]:
     """Variables of the device belong to their source file: others may have some of the same name."""
-    for found in _ON_DEVICE.finditer(text):
+    for found in matches(_ON_DEVICE, ("__loom_device__",), text):
         begin, end = found.span()
         is_own = _declares_variable(text, begin, end) and not lines.at(begin).is_system
         if is_own and not is_relocatable and not is_in_function(text, begin):
@@ -332,7 +350,7 @@ def _declares_variable(text: str, begin: int, end: int) -> bool:
 
 
 def _assembly(text: str, lines: Lines, refused: list[RefusedError] | None) -> Iterator[tuple[int, int, str]]:
-    for found in _ASM.finditer(text):
+    for found in matches(_ASM, _ASM_WORDS, text):
         place = lines.at(found.start())
         opening = re.compile(r"\s*(?:(?:volatile|__volatile__)\s*)?\(").match(text, found.end())
         if place.is_system or opening is None or is_in_string(text, found.start()):
@@ -357,11 +375,3 @@ def _refused_if_emitted(number: int, what: str) -> str:
     # Functions that are `constexpr` may call it where they are not evaluated by the compiler.
     called = f"__builtin_is_constant_evaluated() ? __builtin_unreachable() : {name}()"
     return f"do {{ {declared}; {called}; }} while (0)"
-
-
-def _only_for_assembly(text: str) -> Iterator[tuple[int, int, str]]:
-    """Headers that take longer to read than a small kernel to compile."""
-    markers = [*MARKER.finditer(text)]
-    for marker, following in itertools.pairwise(markers):
-        if _ONLY_FOR_ASSEMBLY.search(marker[2]):
-            yield marker.end(), following.start() - 1, ""

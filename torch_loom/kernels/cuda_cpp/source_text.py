@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)[^\n]*$', re.MULTILINE)
+_MARKER = re.compile(r'# (\d+) "((?:[^"\\\n]|\\.)*)"((?: \d)*)[^\n]*')
 _NAMESPACE = re.compile(r'(?:\bnamespace\b[\w\s:]*|\bextern\s*"C(?:\+\+)?"\s*)$')
 _OPENS = {")": "(", "]": "[", "}": "{"}
 CLOSES = {"(": ")", "[": "]", "{": "}"}
@@ -26,6 +27,35 @@ class Place:
     is_system: bool
 
 
+def matches(pattern: re.Pattern[str], words: Iterable[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern, each of which begins with one of some words, in their order.
+
+    A search for words takes a tenth of the time of one for a pattern: texts have tens of megabytes.
+    """
+    begins: set[int] = set()
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            begins.add(at)
+            at = text.find(word, at + 1)
+    end = 0
+    for begin in sorted(begins):
+        if begin >= end and (match := pattern.match(text, begin)):
+            end = match.end()
+            yield match
+
+
+def markers(text: str) -> Iterator[re.Match[str]]:
+    """Yield the preprocessor's markers of lines: number, file and flags."""
+    if text.startswith("# ") and (first := _MARKER.match(text)):
+        yield first
+    at = text.find("\n# ")
+    while at >= 0:
+        if marker := _MARKER.match(text, at + 1):
+            yield marker
+        at = text.find("\n# ", at + 1)
+
+
 class Lines:
     """Finds the source of each position of a preprocessed text."""
 
@@ -33,9 +63,21 @@ class Lines:
         self._text = text
         self._ends: list[int] = []
         self._markers: list[tuple[str, int, bool]] = []
-        for marker in MARKER.finditer(text):
+        for marker in markers(text):
             self._ends.append(marker.end())
             self._markers.append((marker[2], int(marker[1]), "3" in marker[3].split()))
+
+    def own(self) -> Iterator[tuple[int, int]]:
+        """Yield from where to where the text is no header of the system's."""
+        begin: int | None = 0
+        for end, (_, _, is_system) in zip(self._ends, self._markers, strict=True):
+            if is_system and begin is not None:
+                yield begin, end
+                begin = None
+            elif not is_system and begin is None:
+                begin = end
+        if begin is not None:
+            yield begin, len(self._text)
 
     def at(self, position: int) -> Place:
         """Return where the text at a position comes from."""
@@ -52,7 +94,7 @@ def joined(text: str) -> str:
     pieces: list[str] = []
     at, file, line = 0, "", 1
     ends_line = True  # what is in `pieces`
-    for marker in MARKER.finditer(text):
+    for marker in markers(text):
         begin, end = marker.span()
         line += text.count("\n", at, begin)
         wanted = int(marker[1])

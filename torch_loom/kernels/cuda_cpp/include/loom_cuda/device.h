@@ -19,5 +19,5 @@
 #include "loom_cuda/types.h"
 #include "loom_cuda/warp.h"
 
-// What the instructions of inline PTX are made of: `rewrite` leaves it out where there is none.
+// What the instructions of inline PTX are made of.
 #include "../../../emission/cpp/assembly.h"

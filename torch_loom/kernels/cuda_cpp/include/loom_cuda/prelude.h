@@ -25,12 +25,8 @@ constexpr auto lerp(A a, B b, T t) {
 }
 }  // namespace std
 
-// Types have the same numbers as in libraries that know nothing of a second compilation for a device.
-#if __has_include(<c10/util/TypeIndex.h>)
-#include <c10/util/TypeIndex.h>
-#endif
-
 // Code is compiled once, for host and device: what a source keeps for the device is what runs.
 #define __CUDA_ARCH__ 800
 #include "cuda_runtime.h"
 #include "loom_cuda/device.h"
+#include "loom_cuda/markers.h"
