@@ -2,10 +2,10 @@
 // CUDA's runtime library, by macros as programs have them.
 #include <ATen/Operators.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda.h>
 #include <cuda_runtime.h>
-#include <torch/all.h>
 #include <torch/library.h>
 
 #define CUDA_CHECK(call)                                                                 \
@@ -25,7 +25,7 @@ at::Tensor mymuladd(const at::Tensor& a, const at::Tensor& b, double c) {
   TORCH_CHECK(a.sizes() == b.sizes());
   TORCH_INTERNAL_ASSERT(a.device().type() == at::DeviceType::CUDA);
   const at::Tensor a_ = a.contiguous(), b_ = b.contiguous();
-  at::Tensor result = torch::empty(a_.sizes(), a_.options());
+  at::Tensor result = at::empty(a_.sizes(), a_.options());
   const int n = static_cast<int>(a_.numel());
   cudaStream_t stream = at::cuda::getCurrentCUDAStream();
   muladd_kernel<<<(n + 255) / 256, 256, 0, stream>>>(n, a_.data_ptr<float>(), b_.data_ptr<float>(), c,
@@ -56,7 +56,7 @@ at::Tensor roundtrip(const at::Tensor& a) {
   float milliseconds = -1;
   CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
   TORCH_CHECK(milliseconds > 0);
-  at::Tensor result = torch::empty(a.sizes(), a.options().device(at::kCPU));
+  at::Tensor result = at::empty(a.sizes(), a.options().device(at::kCPU));
   memcpy(result.data_ptr<float>(), pinned, bytes);
   CUDA_CHECK(cudaEventDestroy(begin));
   CUDA_CHECK(cudaEventDestroy(end));

@@ -1,8 +1,10 @@
+#include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/Exceptions.h>
+#include <ATen/ops/empty.h>
 #include <cublas_v2.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <mutex>
@@ -12,7 +14,7 @@ void* scale_kernel(bool twice);
 void launch_draw(float* out, int n, at::PhiloxCudaState state, cudaStream_t stream);
 void launch_too_large(float* out, at::PhiloxCudaState state);
 
-void scale(torch::Tensor x, bool twice) {
+void scale(at::Tensor x, bool twice) {
   float* data = x.data_ptr<float>();
   int n = static_cast<int>(x.numel());
   void* given[] = {&data, &n};
@@ -21,7 +23,7 @@ void scale(torch::Tensor x, bool twice) {
 }
 void launch_nothing() { AT_CUDA_CHECK(cudaLaunchKernel("no kernel", dim3(1), dim3(1), nullptr, 0, nullptr)); }
 
-torch::Tensor draw(int64_t n, std::optional<at::Generator> given) {
+at::Tensor draw(int64_t n, std::optional<at::Generator> given) {
   auto* generator =
       at::get_generator_or_default<at::CUDAGeneratorImpl>(given, at::cuda::detail::getDefaultCUDAGenerator());
   at::PhiloxCudaState state;
@@ -29,26 +31,26 @@ torch::Tensor draw(int64_t n, std::optional<at::Generator> given) {
     const std::lock_guard<std::mutex> lock(generator->mutex_);
     state = generator->philox_cuda_state(3);
   }
-  auto out = torch::empty({n}, torch::dtype(torch::kFloat).device(torch::kCUDA));
+  auto out = at::empty({n}, at::dtype(at::kFloat).device(at::kCUDA));
   launch_draw(out.data_ptr<float>(), static_cast<int>(n), state, at::cuda::getCurrentCUDAStream());
   return out;
 }
 
-cudaDataType type_of(const torch::Tensor& x) {
-  return x.scalar_type() == torch::kHalf       ? CUDA_R_16F
-         : x.scalar_type() == torch::kBFloat16 ? CUDA_R_16BF
-         : x.scalar_type() == torch::kChar     ? CUDA_R_8I
-         : x.scalar_type() == torch::kInt      ? CUDA_R_32I
+cudaDataType type_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf       ? CUDA_R_16F
+         : x.scalar_type() == at::kBFloat16 ? CUDA_R_16BF
+         : x.scalar_type() == at::kChar     ? CUDA_R_8I
+         : x.scalar_type() == at::kInt      ? CUDA_R_32I
                                                : CUDA_R_32F;
 }
 // alpha a b^T + beta c of matrices that are stored by rows, which cuBLAS takes for their transposes.
-void gemm(torch::Tensor a, torch::Tensor b, torch::Tensor c, double alpha, double beta) {
+void gemm(at::Tensor a, at::Tensor b, at::Tensor c, double alpha, double beta) {
   const int batches = static_cast<int>(a.size(0)), m = static_cast<int>(a.size(1)),
             k = static_cast<int>(a.size(2));
   const int n = static_cast<int>(b.size(1)), leading = std::max(1, k);
   const float alpha_f = static_cast<float>(alpha), beta_f = static_cast<float>(beta);
   const int alpha_i = static_cast<int>(alpha), beta_i = static_cast<int>(beta);
-  const bool is_whole = c.scalar_type() == torch::kInt;
+  const bool is_whole = c.scalar_type() == at::kInt;
   const void* alpha_at = is_whole ? static_cast<const void*>(&alpha_i) : &alpha_f;
   const void* beta_at = is_whole ? static_cast<const void*>(&beta_i) : &beta_f;
   TORCH_CUDABLAS_CHECK(cublasGemmStridedBatchedEx(
@@ -58,7 +60,7 @@ void gemm(torch::Tensor a, torch::Tensor b, torch::Tensor c, double alpha, doubl
       CUBLAS_GEMM_DEFAULT_TENSOR_OP));
 }
 // By an array of addresses in device memory.
-void gemm_by_address(torch::Tensor a, torch::Tensor b, torch::Tensor c, torch::Tensor addresses) {
+void gemm_by_address(at::Tensor a, at::Tensor b, at::Tensor c, at::Tensor addresses) {
   const float one = 1, zero = 0;
   const int count = static_cast<int>(a.size(0)), n = static_cast<int>(a.size(1));
   auto* at = reinterpret_cast<float**>(addresses.data_ptr<int64_t>());
@@ -67,7 +69,7 @@ void gemm_by_address(torch::Tensor a, torch::Tensor b, torch::Tensor c, torch::T
 }
 
 // x <- y A, dot products and norms, with results on the host and on the device.
-std::vector<double> vectors(torch::Tensor a, torch::Tensor x, torch::Tensor y, torch::Tensor on_device) {
+std::vector<double> vectors(at::Tensor a, at::Tensor x, at::Tensor y, at::Tensor on_device) {
   cublasHandle_t handle;
   TORCH_CUDABLAS_CHECK(cublasCreate(&handle));
   TORCH_CUDABLAS_CHECK(cublasSetStream(handle, at::cuda::getCurrentCUDAStream()));
@@ -91,7 +93,7 @@ std::vector<double> vectors(torch::Tensor a, torch::Tensor x, torch::Tensor y, t
   return {dot, norm, sum};
 }
 
-int bad_gemm(torch::Tensor a, int leading) {
+int bad_gemm(at::Tensor a, int leading) {
   const float one = 1;
   float* at = a.data_ptr<float>();
   cublasHandle_t handle = leading < 0 ? nullptr : at::cuda::getCurrentCUDABlasHandle();
@@ -99,7 +101,7 @@ int bad_gemm(torch::Tensor a, int leading) {
 }
 
 // A launch that is refused, and whether the program takes its error.
-int refused_launch(torch::Tensor out, bool takes_error) {
+int refused_launch(at::Tensor out, bool takes_error) {
   launch_too_large(out.data_ptr<float>(), {});
   launch_draw(out.data_ptr<float>(), 1, {}, nullptr);
   return takes_error ? cudaGetLastError() : 0;

@@ -5,7 +5,7 @@ from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CUDAExtension
 
 assert CUDA_HOME is not None
 lines = ["--extra-device-vectorization", "-Xptxas -O3", "-keep-dir", ".", "--expt-extended-lambda"]
-flags = {"cxx": ["-O1"], "nvcc": ["-O1", *lines, "-gencode", "arch=compute_80,code=sm_80"]}
+flags = {"cxx": ["-O1", "-g0"], "nvcc": ["-O1", *lines, "-gencode", "arch=compute_80,code=sm_80"]}
 setup(
     name="loom_test_libraries",
     ext_modules=[
