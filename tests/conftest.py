@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch  # registers the device, also where a test module names only torch_loom.device
 
 from tests import forking
+from tests.conformance.suite_plugin import is_in_share
 
 if TYPE_CHECKING:
     from tests.forking import ForkServer
@@ -58,7 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = set(apart)
         items[:] = [item for item in items if item not in left_out]
     _mark_cases_beyond_samples(items)
+    _leave_out_other_shares(config, items)
     items.sort(key=lambda item: not _takes_minutes(item))
+
+
+def _leave_out_other_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
+    share = config.option.slow_share
+    left_out = {
+        item for item in items if item.get_closest_marker("slow") and not is_in_share(item.nodeid, share)
+    }
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _mark_cases_beyond_samples(items: list[pytest.Item]) -> None:
@@ -143,6 +154,9 @@ def _free_device_memory() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("torch-loom")
     group.addoption("--stateful-seconds", type=float, help="how long to run random programs (5)")
+    group.addoption(
+        "--slow-share", default="0/1", help="FIRST-LAST/PARTS: of the tests marked slow, run these parts"
+    )
     group.addoption(
         "--in-this-process",
         action="store_true",
