@@ -243,7 +243,6 @@ def test_an_operand_in_the_register_of_another() -> None:
             1,
             r"inline PTX 'red\.global\.add\.v4\.f32",
         ),
-        ("\n\nfloat f() { return tex2D<float>(t, 0, 0); }", 3, "textures"),
         ("void f() { extern __loom_shared__ float x; }", 1, "declares an array"),
         ("void f() { k<<<1, 1; }", 1, "begins no launch"),
     ],

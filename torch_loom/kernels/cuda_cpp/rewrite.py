@@ -61,15 +61,6 @@ _LONGEST_TYPE = 400  # characters in front of the name of a variable
 # What is said already, no variable, or a member that is defined outside of its class.
 _NO_OWN_VARIABLE = re.compile(r"\b(?:static|extern|inline|friend|using|\w+\s*::\s*\w+\s*$)")
 
-# What there is no counterpart for, by the words that it cannot be written without.
-_REFUSED = {
-    **dict.fromkeys(("tex1D", "tex2D", "tex3D", "texCubemap", "cudaTextureObject_t"), "textures"),
-    **dict.fromkeys(("surf1D", "surf2D", "surf3D", "cudaSurfaceObject_t"), "surfaces"),
-    "cudaDeviceScheduleAuto": "cudaDeviceScheduleAuto",
-}
-# A function's name goes on, and it is called.
-_REFUSAL = re.compile(r"\b(?P<word>tex(?:1D|2D|3D|Cubemap)|surf[123]D)\w*\s*[(<]|\b(?P<name>cuda\w+)\b")
-
 
 class RefusedError(Exception):
     """What cannot be compiled, with the place in the program's source."""
@@ -95,7 +86,6 @@ def rewrite(text: str, *, is_relocatable: bool = False, refused: list[RefusedErr
     """
     text = joined(text)
     lines = Lines(text)
-    _refuse(text, lines)
     by_pointer = [(m.start(), m.end(), f"{m[1]}(") for m in matches(_LAUNCH_BY_POINTER, _LAUNCH_CALLS, text)]
     edits = [*_launches(text, lines), *_shared(text, lines), *_assembly(text, lines, refused), *by_pointer]
     edits += [
@@ -139,15 +129,6 @@ def _function_templates(text: str, lines: Lines) -> Iterator[str]:
         name = re.match(r"[^(;{}=]*?\b(\w+)\s*\(", declared)
         if name is not None:
             yield name[1]
-
-
-def _refuse(text: str, lines: Lines) -> None:
-    for found in matches(_REFUSAL, _REFUSED, text):
-        what = _REFUSED.get(found["word"] or found["name"])
-        place = lines.at(found.start())
-        if what is None or place.is_system or is_in_string(text, found.start()):
-            continue
-        raise RefusedError(place.file, place.line, f"{what}: not supported by torch-loom's CUDA C++")
 
 
 def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:

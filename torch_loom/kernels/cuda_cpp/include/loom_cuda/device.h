@@ -15,6 +15,8 @@
 #include "loom_cuda/math.h"
 #include "loom_cuda/matrices.h"
 #include "loom_cuda/memory.h"
+#include "loom_cuda/surfaces.h"
+#include "loom_cuda/textures.h"
 #include "loom_cuda/threads.h"
 #include "loom_cuda/types.h"
 #include "loom_cuda/warp.h"

@@ -1,5 +1,5 @@
-// The same words in a program's code: the rewriter makes of them what they are, and of __noinline__, which the
-// C++ library uses as a word of its own.
+// The same words in a program's code: the rewriter makes of them what they are, and of __noinline__, which
+// the C++ library uses as a word of its own.
 #pragma once
 
 #undef __global__

@@ -105,10 +105,10 @@ static inline cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, 
 template <typename T>
 static inline cudaError_t cudaMallocFromPoolAsync(T** address, size_t bytes, cudaMemPool_t pool,
                                                   cudaStream_t stream) {
-  return cudaMallocFromPoolAsync(reinterpret_cast<void**>(address), bytes, pool, stream);
+  return cudaMallocFromPoolAsync((void**)address, bytes, pool, stream);
 }
 template <typename T>
 static inline cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaMemPool_t pool,
                                           cudaStream_t stream) {
-  return cudaMallocFromPoolAsync(reinterpret_cast<void**>(address), bytes, pool, stream);
+  return cudaMallocFromPoolAsync((void**)address, bytes, pool, stream);
 }

@@ -1,8 +1,7 @@
-// Memory in rows that stand `pitch` bytes apart, and boxes of such rows. cudaArray, which textures read, is
-// not there.
+// Memory in rows that stand `pitch` bytes apart, and boxes of such rows or of arrays.
 #pragma once
 
-#include "loom_cuda/runtime_api.h"
+#include "loom_cuda/arrays.h"
 
 struct cudaPitchedPtr {
   void* ptr;
@@ -11,12 +10,13 @@ struct cudaPitchedPtr {
 struct cudaPos {
   size_t x, y, z;
 };
-// Widths, and x of a position, are in bytes.
+// A position is in elements of an array, and in bytes of other memory. So is the extent: in elements if an
+// array takes part.
 struct cudaMemcpy3DParms {
-  struct cudaArray* srcArray;
+  cudaArray_t srcArray;
   struct cudaPos srcPos;
   struct cudaPitchedPtr srcPtr;
-  struct cudaArray* dstArray;
+  cudaArray_t dstArray;
   struct cudaPos dstPos;
   struct cudaPitchedPtr dstPtr;
   struct cudaExtent extent;
@@ -34,16 +34,33 @@ namespace loom_cuda {
 // Rows begin at multiples of 512 bytes, as they do on NVIDIA's GPUs.
 inline constexpr size_t kPitchBytes = 512;
 
-static inline cudaError_t finish(cudaError_t error) {
-  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
-}
+// One end of a copy of a box.
+struct BoxEnd {
+  char* begin;
+  size_t pitch, plane_bytes;
+
+  // Null where the box does not fit an array.
+  static BoxEnd of(cudaArray_const_t array, const cudaPitchedPtr& box, const cudaPos& from,
+                   const cudaExtent& extent, size_t width_bytes) {
+    if (array == nullptr) {
+      const size_t plane_bytes = box.ysize * box.pitch;
+      return {static_cast<char*>(box.ptr) + from.z * plane_bytes + from.y * box.pitch + from.x, box.pitch,
+              plane_bytes};
+    }
+    const size_t x = from.x * array->element_bytes;
+    const bool fits = is_alive(array) && has_box(array, x, from.y, width_bytes, extent.height) &&
+                      from.z <= array->planes() && extent.depth <= array->planes() - from.z;
+    if (!fits) return {nullptr, 0, 0};
+    return {place(array, x, from.y, from.z), array->row_bytes(), array->row_bytes() * array->rows()};
+  }
+};
 }  // namespace loom_cuda
 
 template <typename T>
 static inline cudaError_t cudaMallocPitch(T** address, size_t* pitch, size_t width, size_t height) {
   if (address == nullptr || pitch == nullptr) return cudaErrorInvalidValue;
   *pitch = (width + loom_cuda::kPitchBytes - 1) / loom_cuda::kPitchBytes * loom_cuda::kPitchBytes;
-  return ::cudaMalloc(reinterpret_cast<void**>(address), *pitch * height);
+  return ::cudaMalloc((void**)address, *pitch * height);
 }
 static inline cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
   if (made == nullptr) return cudaErrorInvalidValue;
@@ -79,14 +96,22 @@ static inline cudaError_t cudaMemset3D(cudaPitchedPtr at, int value, cudaExtent 
 }
 static inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t stream = nullptr) {
   if (copy == nullptr) return cudaErrorInvalidValue;
-  if (copy->srcArray != nullptr || copy->dstArray != nullptr) return cudaErrorNotSupported;
-  const auto plane = [](const cudaPitchedPtr& box, const cudaPos& from, size_t z) {
-    return static_cast<char*>(box.ptr) + ((from.z + z) * box.ysize + from.y) * box.pitch + from.x;
-  };
+  const cudaArray_const_t arrays[] = {copy->srcArray, copy->dstArray};
+  size_t element_bytes = 0;
+  for (const cudaArray_const_t array : arrays) {
+    if (array == nullptr) continue;
+    if (element_bytes != 0 && array->element_bytes != element_bytes) return cudaErrorInvalidValue;
+    element_bytes = array->element_bytes;
+  }
+  const size_t width = copy->extent.width * (element_bytes == 0 ? 1 : element_bytes);
+  using loom_cuda::BoxEnd;
+  const BoxEnd from = BoxEnd::of(copy->srcArray, copy->srcPtr, copy->srcPos, copy->extent, width);
+  const BoxEnd to = BoxEnd::of(copy->dstArray, copy->dstPtr, copy->dstPos, copy->extent, width);
+  if (from.begin == nullptr || to.begin == nullptr) return cudaErrorInvalidValue;
   for (size_t z = 0; z < copy->extent.depth; ++z) {
-    const cudaError_t error = cudaMemcpy2DAsync(plane(copy->dstPtr, copy->dstPos, z), copy->dstPtr.pitch,
-                                                plane(copy->srcPtr, copy->srcPos, z), copy->srcPtr.pitch,
-                                                copy->extent.width, copy->extent.height, copy->kind, stream);
+    const cudaError_t error =
+        cudaMemcpy2DAsync(to.begin + z * to.plane_bytes, to.pitch, from.begin + z * from.plane_bytes,
+                          from.pitch, width, copy->extent.height, copy->kind, stream);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

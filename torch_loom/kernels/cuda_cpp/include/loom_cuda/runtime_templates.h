@@ -9,26 +9,27 @@
 #include "loom_cuda/memory_pools.h"
 #include "loom_cuda/pitched_memory.h"
 #include "loom_cuda/stream_attributes.h"
+#include "loom_cuda/texture_types.h"
 
 template <typename T>
 static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
-  return ::cudaMalloc(reinterpret_cast<void**>(address), bytes);
+  return ::cudaMalloc((void**)address, bytes);
 }
 template <typename T>
 static inline cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t stream) {
-  return ::cudaMallocAsync(reinterpret_cast<void**>(address), bytes, stream);
+  return ::cudaMallocAsync((void**)address, bytes, stream);
 }
 template <typename T>
 static inline cudaError_t cudaMallocHost(T** address, size_t bytes, unsigned = 0) {
-  return ::cudaMallocHost(reinterpret_cast<void**>(address), bytes);
+  return ::cudaMallocHost((void**)address, bytes);
 }
 template <typename T>
 static inline cudaError_t cudaHostAlloc(T** address, size_t bytes, unsigned flags) {
-  return ::cudaHostAlloc(reinterpret_cast<void**>(address), bytes, flags);
+  return ::cudaHostAlloc((void**)address, bytes, flags);
 }
 template <typename T>
 static inline cudaError_t cudaMallocManaged(T** address, size_t bytes, unsigned flags = cudaMemAttachGlobal) {
-  return ::cudaMallocManaged(reinterpret_cast<void**>(address), bytes, flags);
+  return ::cudaMallocManaged((void**)address, bytes, flags);
 }
 // Kernels reach all memory of the host, at its own address.
 template <typename T>
