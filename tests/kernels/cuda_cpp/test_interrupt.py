@@ -1,4 +1,4 @@
-"""Ctrl-C ends a program whose kernel does not end."""
+"""Ctrl-C ends a program whose kernel does not end, and what ends a build leaves nothing of it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "programs" / "endless.py"
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.mark.slow
 def test_a_kernel_that_does_not_end(tmp_path: Path) -> None:
     env = {**os.environ, "TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_KERNEL_CACHE": str(tmp_path / "cache")}
     with subprocess.Popen(
-        [sys.executable, str(PROGRAM)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(PROGRAMS / "endless.py")],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "running\n"
@@ -28,3 +32,26 @@ def test_a_kernel_that_does_not_end(tmp_path: Path) -> None:
             program.kill()
     assert program.returncode == -signal.SIGINT
     assert "a kernel still runs" in errors
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_compilation_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    source, folder = tmp_path / "x.cu", tmp_path / "temporary"
+    source.touch()
+    folder.mkdir()
+    env = {**os.environ, "CXX": str(PROGRAMS / "endless_compiler.sh"), "TMPDIR": str(folder)}
+    command = [sys.executable, "-m", "torch_loom.kernels.cuda_cpp.nvcc", "-c", str(source)]
+    with subprocess.Popen(
+        command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as build:
+        assert build.stdout is not None
+        assert build.stdout.readline() == "running\n"
+        assert [*folder.iterdir()]
+        build.send_signal(number)
+        try:
+            _, errors = build.communicate(timeout=60)  # which the compiler, were it left, would keep open
+        finally:
+            build.kill()
+    assert (build.returncode, errors) == (128 + number, "")
+    assert not [*folder.iterdir()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -409,5 +410,13 @@ def _link(command: Command) -> None:
             program.write(library, output)
 
 
+def _end(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
+    # A build that is stopped leaves no folder behind, and its compiler ends with it.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
     raise SystemExit(main(sys.argv[1:]))
