@@ -15,13 +15,17 @@ from typing import Any, Final
 import torch
 
 from torch_loom import _C
-from torch_loom.cuda import errors
 from torch_loom.device import memory, streams
 from torch_loom.device._core.device_index import _existing_index
 from torch_loom.errors import PinnedMemoryError
 from torch_loom.patches.declared import CUDA_NAME
 
 _ADDRESSES = range(1, 1 << 64)
+# Errors by number: loom_cuda/error_codes.h has all.
+_INVALID_VALUE = 1
+_INVALID_RESOURCE_HANDLE = 400
+_HOST_MEMORY_ALREADY_REGISTERED = 712
+_HOST_MEMORY_NOT_REGISTERED = 713
 # All flags of cudaHostRegister: portable, mapped, I/O memory, read-only. Each is what memory of the host is.
 _HOST_REGISTER_FLAGS = 0x0F
 
@@ -39,7 +43,7 @@ class cudaError(int):  # noqa: N801 (CUDA's name)
     @property
     def name(self) -> str:
         """``"success"``; ``"???"`` for every other number."""
-        return "success" if self == errors.SUCCESS else "???"
+        return "success" if self == 0 else "???"
 
     def __repr__(self) -> str:
         return f"<{self}: {int(self)}>"
@@ -48,7 +52,7 @@ class cudaError(int):  # noqa: N801 (CUDA's name)
         return f"cudaError.{self.name}"
 
 
-_SUCCESS = cudaError(errors.SUCCESS)
+_SUCCESS = cudaError(0)
 cudaError.success = _SUCCESS  # type: ignore[misc]
 cudaError.__members__ = {"success": _SUCCESS}  # type: ignore[attr-defined]
 
@@ -120,7 +124,7 @@ def cudaGetErrorString(error: cudaError) -> str:  # noqa: N802
     if not isinstance(error, cudaError):
         kind = type(error).__name__
         raise TypeError(f"cudaGetErrorString(): expected a cudaError, got {kind} {error!r}")
-    return errors.TEXTS.get(error, errors.UNKNOWN_TEXT)
+    return _C.cuda_error_text(int(error) if abs(error) < 1 << 31 else -1)
 
 
 def cudaMemGetInfo(device: int) -> tuple[int, int]:  # noqa: N802
@@ -133,23 +137,23 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> cudaError:  # noqa: N80
     for name, value in (("ptr", ptr), ("size", size), ("flags", flags)):
         _whole(value, name)
     if ptr not in _ADDRESSES or size not in _ADDRESSES or flags & ~_HOST_REGISTER_FLAGS:
-        return cudaError(errors.INVALID_VALUE)
+        return cudaError(_INVALID_VALUE)
     try:
         memory.pinning.pin_memory(ptr, size)
     except PinnedMemoryError:
         is_pinned = "pinned memory" in (_C.place_of(ptr), _C.place_of(ptr + size - 1))
-        return cudaError(errors.HOST_MEMORY_ALREADY_REGISTERED if is_pinned else errors.INVALID_VALUE)
+        return cudaError(_HOST_MEMORY_ALREADY_REGISTERED if is_pinned else _INVALID_VALUE)
     return _SUCCESS
 
 
 def cudaHostUnregister(ptr: int) -> cudaError:  # noqa: N802
     """End what :func:`cudaHostRegister` did, after waiting for the work of all devices."""
     if _whole(ptr, "ptr") not in _ADDRESSES:
-        return cudaError(errors.INVALID_VALUE)
+        return cudaError(_INVALID_VALUE)
     try:
         memory.pinning.unpin_memory(ptr)
     except PinnedMemoryError:
-        return cudaError(errors.HOST_MEMORY_NOT_REGISTERED)
+        return cudaError(_HOST_MEMORY_NOT_REGISTERED)
     return _SUCCESS
 
 
@@ -157,14 +161,14 @@ def cudaHostGetDevicePointer(ptr: int, flags: int) -> tuple[cudaError, int]:  # 
     """Return where devices read pinned memory of the host: at the host's address. ``flags`` must be 0."""
     is_pinned = _whole(ptr, "ptr") in _ADDRESSES and _C.place_of(ptr) == "pinned memory"
     if not is_pinned or _whole(flags, "flags"):
-        return cudaError(errors.INVALID_VALUE), 0
+        return cudaError(_INVALID_VALUE), 0
     return _SUCCESS, ptr
 
 
 def cudaStreamCreate(ptr: int) -> cudaError:  # noqa: N802
     """Write the handle of a stream of the current device, one of its pool, to an address of the host."""
     if _whole(ptr, "ptr") not in _ADDRESSES:
-        return cudaError(errors.INVALID_VALUE)
+        return cudaError(_INVALID_VALUE)
     ctypes.c_void_p.from_address(ptr).value = _own_streams.create()
     return _SUCCESS
 
@@ -172,7 +176,7 @@ def cudaStreamCreate(ptr: int) -> cudaError:  # noqa: N802
 def cudaStreamDestroy(ptr: int) -> cudaError:  # noqa: N802
     """Forget a stream that :func:`cudaStreamCreate` made; what was issued to it still runs."""
     is_own = _own_streams.destroy(_whole(ptr, "ptr"))
-    return _SUCCESS if is_own else cudaError(errors.INVALID_RESOURCE_HANDLE)
+    return _SUCCESS if is_own else cudaError(_INVALID_RESOURCE_HANDLE)
 
 
 def _whole(value: object, name: str) -> int:

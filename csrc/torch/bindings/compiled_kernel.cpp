@@ -11,6 +11,7 @@
 #include "torch/bindings/guarded.h"
 #include "torch/core/python_line.h"
 #include "torch/kernels/factories.h"
+#include "torch/launch/error_text.h"
 #include "torch/launch/grid_launch.h"
 #include "torch/launch/grid_watch.h"
 #include "torch/launch/launch_note.h"
@@ -341,6 +342,7 @@ void bind_compiled_kernels(py::module_& m) {
       .def_property_readonly("name", &ProgramKernel::name)
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));
+  m.def("cuda_error_text", &error_text, py::arg("error"));
   m.def("set_kernel_time_limit", guarded(set_grid_time_limit), py::arg("seconds"));
   py::class_<BlockRules, std::shared_ptr<BlockRules>>(m, "BlockRules")
       .def(py::init(&made_block_rules), py::arg("rows"));

@@ -1,4 +1,6 @@
 // CUDA's errors by number: their names and texts, and the last one of each thread.
+#include <loom_cuda/error_codes.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -16,35 +18,10 @@ struct Known {
   const char* name;
   const char* text;
 };
-// Names and texts are CUDA's (CUDA Runtime API, enum cudaError).
 constexpr Known kKnown[] = {
-    {0, "cudaSuccess", "no error"},
-    {1, "cudaErrorInvalidValue", "invalid argument"},
-    {2, "cudaErrorMemoryAllocation", "out of memory"},
-    {3, "cudaErrorInitializationError", "initialization error"},
-    {9, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {13, "cudaErrorInvalidSymbol", "invalid device symbol"},
-    {17, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
-    {98, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {400, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {401, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
-    {600, "cudaErrorNotReady", "device not ready"},
-    {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {701, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
-    {702, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
-    {710, "cudaErrorAssert", "device-side assert triggered"},
-    {716, "cudaErrorMisalignedAddress", "misaligned address"},
-    {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
-    {801, "cudaErrorNotSupported", "operation not supported"},
-    {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {901, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
-    {910, "cudaErrorGraphExecUpdateFailure",
-     "the graph update was not performed because it included changes which violated constraints specific to "
-     "instantiated graph update"},
-    {999, "cudaErrorUnknown", "unknown error"},
+#define LOOM_KNOWN(name, number, text) {number, #name, text},
+    LOOM_CUDA_ERRORS(LOOM_KNOWN)
+#undef LOOM_KNOWN
 };
 
 const Known* find(int error) {

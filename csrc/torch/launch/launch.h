@@ -10,6 +10,7 @@
 
 #include "cuda_cpp/runner.h"
 #include "runtime/commands.h"
+#include "torch/launch/error_text.h"
 
 namespace loom::glue {
 
@@ -68,8 +69,6 @@ int take_last_error();
 int peek_last_error();
 // The cause of an error that was noted last, once.
 std::exception_ptr take_error_cause(int error);
-const char* error_text(int error);
-const char* error_name(int error);
 
 // Dynamic shared memory that a block may have at most, and without having asked for more.
 size_t max_shared_bytes(int device);

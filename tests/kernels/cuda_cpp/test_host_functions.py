@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = library_of("host", tmp_path_factory.mktemp("host"))
-    for name in ("rows", "boxes", "shared_with_the_host", "facts_of_devices_and_streams"):
+    for name in ("rows", "boxes", "shared_with_the_host", "facts_of_devices_and_streams", "names_of_errors"):
         getattr(library, name).restype = ctypes.c_char_p
     return library
 
@@ -47,6 +47,10 @@ def test_memory_of_the_host_and_callbacks(program: ctypes.CDLL) -> None:
 
 def test_facts_of_devices_and_streams(program: ctypes.CDLL) -> None:
     assert program.facts_of_devices_and_streams() is None
+
+
+def test_names_of_errors(program: ctypes.CDLL) -> None:
+    assert program.names_of_errors() is None
 
 
 def test_complex_numbers(program: ctypes.CDLL) -> None:
