@@ -50,6 +50,20 @@ def test_headers_are_read_where_they_cannot_be_kept(tmp_path: Path, monkeypatch:
     assert prelude.included(["g++"], OPTIONS)[:2] == PLAIN
 
 
+def test_headers_are_read_where_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE_LIMIT", "64MiB")
+    assert prelude.included(["g++"], OPTIONS) == [*prelude.READ]
+
+
+@pytest.mark.long
+def test_what_a_source_depends_on(tmp_path: Path) -> None:
+    source, depends = tmp_path / "x.cu", tmp_path / "x.d"
+    source.touch()
+    words = ["-c", str(source), "-o", str(tmp_path / "x.o"), "-MD", "-MF", str(depends)]
+    assert nvcc.main(words) == 0
+    assert "loom_cuda/textures.h" in depends.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(("compiler", "options"), [("g++", ["--no-such-option"]), ("no-such-compiler", [])])
 def test_what_cannot_be_compiled_is_said_by_the_source(compiler: str, options: list[str]) -> None:
     assert prelude.included([compiler], [*OPTIONS, *options])[:2] == PLAIN

@@ -16,9 +16,10 @@ WRAP, CLAMP, MIRROR, BORDER = range(4)
 POINT, LINEAR = range(2)
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    library = library_of("textures", tmp_path_factory.mktemp("textures"))
+@pytest.fixture(scope="module", params=["", "--loom-checked"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    options = [request.param] if request.param else []
+    library = library_of("textures", tmp_path_factory.mktemp("textures"), *options)
     for name in ("sampled", "formats", "dimensions", "surfaces", "refusals"):
         getattr(library, name).restype = ctypes.c_char_p
     return library

@@ -16,11 +16,12 @@ pytestmark = pytest.mark.long
 N = 500
 
 
-def library_of(name: str, folder: Path) -> ctypes.CDLL:
-    """Compile a program as a build does it."""
+def library_of(name: str, folder: Path, *options: str) -> ctypes.CDLL:
+    """Compile a program as a build does it, with further options of nvcc."""
     output = folder / f"{name}.so"
     source = str(PROGRAMS / f"{name}.cu")
-    assert nvcc.main(["-shared", "-Xcompiler", "-fPIC", "-O1", source, _C.__file__, "-o", str(output)]) == 0
+    words = ["-shared", "-Xcompiler", "-fPIC", "-O1", *options, source, _C.__file__, "-o", str(output)]
+    assert nvcc.main(words) == 0
     return ctypes.CDLL(str(output))
 
 

@@ -292,7 +292,9 @@ def compile_source(source: str, output: Path, command: Command) -> None:
         if "-MD" in includes and "-MT" not in includes:
             includes += ["-MT", str(output)]
         # Before what the program includes by options.
-        front = prelude.included(cxx, options)
+        # What a source depends on is asked for: a precompiled header does not say what it was made of.
+        is_read = {"-MD", "-MMD"} & set(command.preprocess)
+        front = prelude.READ if is_read else prelude.included(cxx, options)
         _run([*cxx, "-E", "-x", "c++", *front, *options, *includes, source, "-o", str(text)])
         preprocessed = text.read_text(encoding="utf-8", errors="surrogateescape")
         refused: list[RefusedError] = []

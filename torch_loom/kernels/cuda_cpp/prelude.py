@@ -20,8 +20,12 @@ from torch_loom.kernels.cuda_cpp import INCLUDE
 
 _PRELUDE = "loom_cuda/prelude.h"
 _BESIDE_TORCH = ("-include", "loom_cuda/beside_torch.h")
+# Options that have the headers read with each source.
+READ = ("-include", _PRELUDE, *_BESIDE_TORCH)
 # How a file of GCC's begins, which alone finds it again from what its preprocessor has written.
 _OF_GCC = b"gpch"
+# Where the folder of kernels may have less than this, headers of 70 MB would take the place of kernels.
+_LEAST_BYTES = 1 << 30
 
 
 @cache
@@ -38,8 +42,8 @@ def digest() -> str:
 def included(compiler: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return the preprocessor's options by which the headers stand in front of a source.
 
-    They are precompiled where the compiler is GCC and the folder of kernels can be written; without that,
-    each source takes longer. The first source of these options waits for it.
+    They are precompiled where the compiler is GCC, and the folder of kernels can be written and has room;
+    without that, each source takes longer. The first source of these options waits for it.
 
     Args:
         compiler: the command.
@@ -47,14 +51,14 @@ def included(compiler: Sequence[str], options: Sequence[str]) -> list[str]:
     """
     header = _precompiled(list(compiler), list(options))
     if header is None:
-        return ["-include", _PRELUDE, *_BESIDE_TORCH]
-    return ["-fpch-preprocess", "-fpch-deps", "-include", str(header), *_BESIDE_TORCH]
+        return [*READ]
+    return ["-fpch-preprocess", "-include", str(header), *_BESIDE_TORCH]
 
 
 def _precompiled(compiler: list[str], options: list[str]) -> Path | None:
     found = shutil.which(compiler[0])
-    if found is None:
-        return None  # said by what calls it
+    if found is None or config.value(settings.KERNEL_CACHE_LIMIT) < _LEAST_BYTES:
+        return None  # a compiler that is missing is said by what calls it
     try:
         folder = config.kernel_cache()
         status = Path(found).stat()
@@ -62,15 +66,19 @@ def _precompiled(compiler: list[str], options: list[str]) -> Path | None:
         name = hashlib.sha256("\0".join(map(str, depends)).encode(errors="surrogateescape")).hexdigest()
         header = folder / f"{name}.h"
         file = Path(f"{header}.gch")
-        if not header.is_file() or not kept.is_whole(file):
+        if not _is_there(header, file):
             with kept.exclusive(folder, "prelude.lock"):
-                if not kept.is_whole(file):
+                if not _is_there(header, file):
                     _build([*compiler, *options], header, file)
         kept.note_use(file)
         with file.open("rb") as contents:
             return header if contents.read(len(_OF_GCC)) == _OF_GCC else None
     except (ConfigurationError, OSError, subprocess.CalledProcessError):
         return None  # no folder, a full disk, or options that the compiler refuses for the source as well
+
+
+def _is_there(header: Path, file: Path) -> bool:
+    return header.is_file() and kept.is_whole(file)
 
 
 def _build(command: list[str], header: Path, file: Path) -> None:
@@ -88,4 +96,4 @@ def _build(command: list[str], header: Path, file: Path) -> None:
     kept.shrink(header.parent, config.value(settings.KERNEL_CACHE_LIMIT))
 
 
-__all__ = ["digest", "included"]
+__all__ = ["READ", "digest", "included"]

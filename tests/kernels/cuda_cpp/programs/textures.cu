@@ -267,6 +267,17 @@ extern "C" const char* refusals() {
   resource.resType = cudaResourceTypeMipmappedArray;
   REFUSED(cudaErrorNotSupported, cudaCreateTextureObject(&object, &resource, &texture, nullptr));
   TRY(cudaDestroyTextureObject(0));
+  // What is destroyed stays known as such, however often.
+  resource.resType = cudaResourceTypeArray;
+  texture.filterMode = cudaFilterModePoint;
+  cudaTextureObject_t objects[9];
+  for (auto& one : objects) TRY(cudaCreateTextureObject(&one, &resource, &texture, nullptr));
+  for (auto& one : objects) TRY(cudaDestroyTextureObject(one));
+  for (auto& one : objects) REFUSED(cudaErrorInvalidResourceHandle, cudaDestroyTextureObject(one));
   TRY(cudaFreeArray(array));
-  return cudaFreeArray(nullptr) == cudaErrorInvalidValue ? nullptr : "cudaFreeArray";
+  TRY(cudaFreeArray(nullptr));
+  cudaMemcpy3DParms copy{};
+  copy.srcArray = copy.dstArray = array;
+  REFUSED(cudaErrorInvalidValue, cudaMemcpy3D(&copy));
+  return cudaFreeArray(array) == cudaErrorInvalidValue ? nullptr : "cudaFreeArray";
 }

@@ -1,6 +1,7 @@
 // cudaArray, which textures and surfaces read: rows of elements, without gaps, in memory of the device.
 #pragma once
 
+#include <mutex>
 #include <new>
 #include <type_traits>
 
@@ -52,6 +53,13 @@ static inline cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, i
 static inline cudaChannelFormatDesc cudaCreateChannelDescHalf() {
   return {16, 0, 0, 0, cudaChannelFormatKindFloat};
 }
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf1() { return cudaCreateChannelDescHalf(); }
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf2() {
+  return {16, 16, 0, 0, cudaChannelFormatKindFloat};
+}
+static inline cudaChannelFormatDesc cudaCreateChannelDescHalf4() {
+  return {16, 16, 16, 16, cudaChannelFormatKindFloat};
+}
 
 namespace loom_cuda {
 
@@ -82,6 +90,46 @@ static inline int channels(const cudaChannelFormatDesc& format) {
   return has_size && (is_whole || format.f == cudaChannelFormatKindFloat) && count != 3 ? count : 0;
 }
 
+// Descriptions of arrays and objects. What is destroyed stays readable, so that its handle is known for what
+// it is, and is used again.
+template <typename T>
+class Records {
+ public:
+  // Null where the host has no memory.
+  static T* make(const T& value) {
+    Records& all = instance();
+    const std::lock_guard<std::mutex> lock(all.mutex_);
+    Record* record = all.unused_;
+    if (record != nullptr) {
+      all.unused_ = record->next;
+    } else if ((record = new (std::nothrow) Record{}) == nullptr) {
+      return nullptr;
+    }
+    record->value = value;
+    return &record->value;
+  }
+  static void forget(T* value) {
+    Records& all = instance();
+    const std::lock_guard<std::mutex> lock(all.mutex_);
+    value->alive = 0;
+    auto* const record = reinterpret_cast<Record*>(value);  // its first member
+    record->next = all.unused_;
+    all.unused_ = record;
+  }
+
+ private:
+  struct Record {
+    T value;
+    Record* next;
+  };
+  static Records& instance() {
+    static auto* const all = new Records;
+    return *all;
+  }
+  std::mutex mutex_;
+  Record* unused_ = nullptr;
+};
+
 static inline cudaError_t finish(cudaError_t error) {
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }
@@ -106,8 +154,7 @@ template <typename T>
 static inline cudaChannelFormatDesc cudaCreateChannelDesc() {
   using N = loom_cuda::Number<T>;
   constexpr int kBits = static_cast<int>(sizeof(N)) * 8, kCount = loom_cuda::kLanes<T>;
-  static_assert(std::is_arithmetic_v<N> && kBits <= 32 && kCount != 3,
-                "no format of a channel has this type");
+  if (!std::is_arithmetic_v<N> || kBits > 32) return {0, 0, 0, 0, cudaChannelFormatKindNone};
   return {kBits, kCount > 1 ? kBits : 0, kCount > 2 ? kBits : 0, kCount > 3 ? kBits : 0,
           std::is_floating_point_v<N> ? cudaChannelFormatKindFloat
           : std::is_signed_v<N>       ? cudaChannelFormatKindSigned
@@ -127,19 +174,19 @@ static inline cudaError_t cudaMalloc3DArray(cudaArray_t* made, const cudaChannel
       (extent.width != extent.height || (is_layered ? extent.depth % 6 : extent.depth != 6) != 0)) {
     return cudaErrorInvalidValue;
   }
-  auto* array = new (std::nothrow) cudaArray{
-      cudaArray::kAlive, flags, *format, extent, static_cast<size_t>(count * format->x / 8), nullptr};
+  auto* const array = loom_cuda::Records<cudaArray>::make(
+      {cudaArray::kAlive, flags, *format, extent, static_cast<size_t>(count * format->x / 8), nullptr});
   if (array == nullptr) return cudaErrorMemoryAllocation;
   size_t bytes = array->element_bytes;
   if (__builtin_mul_overflow(bytes, extent.width, &bytes) ||
       __builtin_mul_overflow(bytes, array->rows(), &bytes) ||
       __builtin_mul_overflow(bytes, array->planes(), &bytes)) {
-    delete array;
+    loom_cuda::Records<cudaArray>::forget(array);
     return cudaErrorInvalidValue;
   }
   const cudaError_t error = ::cudaMalloc(reinterpret_cast<void**>(&array->memory), bytes);
   if (error != cudaSuccess) {
-    delete array;
+    loom_cuda::Records<cudaArray>::forget(array);
     return error;
   }
   *made = array;
@@ -150,10 +197,10 @@ static inline cudaError_t cudaMallocArray(cudaArray_t* made, const cudaChannelFo
   return cudaMalloc3DArray(made, format, cudaExtent{width, height, 0}, flags);
 }
 static inline cudaError_t cudaFreeArray(cudaArray_t array) {
+  if (array == nullptr) return cudaSuccess;
   if (!loom_cuda::is_alive(array)) return cudaErrorInvalidValue;
   const cudaError_t error = ::cudaFree(array->memory);
-  array->alive = 0;
-  delete array;
+  loom_cuda::Records<cudaArray>::forget(array);
   return error;
 }
 static inline cudaError_t cudaArrayGetInfo(cudaChannelFormatDesc* format, cudaExtent* extent, unsigned* flags,

@@ -100,6 +100,7 @@ static inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaS
   size_t element_bytes = 0;
   for (const cudaArray_const_t array : arrays) {
     if (array == nullptr) continue;
+    if (!loom_cuda::is_alive(array)) return cudaErrorInvalidValue;
     if (element_bytes != 0 && array->element_bytes != element_bytes) return cudaErrorInvalidValue;
     element_bytes = array->element_bytes;
   }

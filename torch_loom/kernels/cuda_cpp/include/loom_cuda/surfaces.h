@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "loom_cuda/checks.h"
 #include "loom_cuda/runtime_api.h"
 #include "loom_cuda/threads.h"
 
@@ -11,9 +12,14 @@ namespace loom_cuda {
 // Where a value of so many bytes is; null where it is outside, and nothing is read or written.
 static inline char* on_surface(cudaSurfaceObject_t object, int x, int y, int z, int bytes,
                                cudaSurfaceBoundaryMode mode) {
-  const Fetched* const found = fetched(object, Fetched::kSurface);
+  const Fetched* found;
+  Grid grid{};
+  {
+    const Unchecked unchecked;
+    found = fetched(object, Fetched::kSurface);
+    if (found != nullptr) grid = found->grid;
+  }
   if (found == nullptr) loom_cuda_fail(700, "a surface object that is none, or is destroyed");
-  const Grid& grid = found->grid;
   const int last = static_cast<int>(grid.row_bytes) - bytes;
   if (x % bytes != 0) loom_cuda_fail(716, "x of a surface is in bytes, and a multiple of the value's");
   if (x < 0 || x > last || y < 0 || y >= grid.height || z < 0 || z >= grid.depth) {
@@ -35,6 +41,7 @@ static inline char* on_surface(cudaSurfaceObject_t object, int x, int y, int z, 
                              cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {                    \
     T value{};                                                                                         \
     const char* const at = loom_cuda::on_surface(object, x, y, z, sizeof(T), mode);                    \
+    const loom_cuda::Unchecked unchecked;                                                              \
     if (at != nullptr) memcpy(&value, at, sizeof(T));                                                  \
     return value;                                                                                      \
   }                                                                                                    \
@@ -47,6 +54,7 @@ static inline char* on_surface(cudaSurfaceObject_t object, int x, int y, int z, 
   static inline void name##write(T value, cudaSurfaceObject_t object, LOOM_CUDA_PARAMETERS parameters, \
                                  cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap) {                \
     char* const at = loom_cuda::on_surface(object, x, y, z, sizeof(T), mode);                          \
+    const loom_cuda::Unchecked unchecked;                                                              \
     if (at != nullptr) memcpy(at, &value, sizeof(T));                                                  \
   }
 LOOM_CUDA_SURFACE(surf1D, (int x), (x), 0, 0)

@@ -3,9 +3,22 @@
 // a kernel can read it.
 #pragma once
 
-#include <new>
-
 #include "loom_cuda/arrays.h"
+
+#define cudaTextureType1D 0x01
+#define cudaTextureType2D 0x02
+#define cudaTextureType3D 0x03
+#define cudaTextureTypeCubemap 0x0C
+#define cudaTextureType1DLayered 0xF1
+#define cudaTextureType2DLayered 0xF2
+#define cudaTextureTypeCubemapLayered 0xFC
+#define cudaSurfaceType1D 0x01
+#define cudaSurfaceType2D 0x02
+#define cudaSurfaceType3D 0x03
+#define cudaSurfaceTypeCubemap 0x0C
+#define cudaSurfaceType1DLayered 0xF1
+#define cudaSurfaceType2DLayered 0xF2
+#define cudaSurfaceTypeCubemapLayered 0xFC
 
 enum cudaResourceType {
   cudaResourceTypeArray = 0,
@@ -39,7 +52,43 @@ struct cudaResourceDesc {
   unsigned int flags;
 };
 // Another look at an array: the whole of it in its own format is all there is.
-enum cudaResourceViewFormat { cudaResViewFormatNone = 0 };
+enum cudaResourceViewFormat {
+  cudaResViewFormatNone = 0,
+  cudaResViewFormatUnsignedChar1 = 1,
+  cudaResViewFormatUnsignedChar2 = 2,
+  cudaResViewFormatUnsignedChar4 = 3,
+  cudaResViewFormatSignedChar1 = 4,
+  cudaResViewFormatSignedChar2 = 5,
+  cudaResViewFormatSignedChar4 = 6,
+  cudaResViewFormatUnsignedShort1 = 7,
+  cudaResViewFormatUnsignedShort2 = 8,
+  cudaResViewFormatUnsignedShort4 = 9,
+  cudaResViewFormatSignedShort1 = 10,
+  cudaResViewFormatSignedShort2 = 11,
+  cudaResViewFormatSignedShort4 = 12,
+  cudaResViewFormatUnsignedInt1 = 13,
+  cudaResViewFormatUnsignedInt2 = 14,
+  cudaResViewFormatUnsignedInt4 = 15,
+  cudaResViewFormatSignedInt1 = 16,
+  cudaResViewFormatSignedInt2 = 17,
+  cudaResViewFormatSignedInt4 = 18,
+  cudaResViewFormatHalf1 = 19,
+  cudaResViewFormatHalf2 = 20,
+  cudaResViewFormatHalf4 = 21,
+  cudaResViewFormatFloat1 = 22,
+  cudaResViewFormatFloat2 = 23,
+  cudaResViewFormatFloat4 = 24,
+  cudaResViewFormatUnsignedBlockCompressed1 = 25,
+  cudaResViewFormatUnsignedBlockCompressed2 = 26,
+  cudaResViewFormatUnsignedBlockCompressed3 = 27,
+  cudaResViewFormatUnsignedBlockCompressed4 = 28,
+  cudaResViewFormatSignedBlockCompressed4 = 29,
+  cudaResViewFormatUnsignedBlockCompressed5 = 30,
+  cudaResViewFormatSignedBlockCompressed5 = 31,
+  cudaResViewFormatUnsignedBlockCompressed6H = 32,
+  cudaResViewFormatSignedBlockCompressed6H = 33,
+  cudaResViewFormatUnsignedBlockCompressed7 = 34
+};
 struct cudaResourceViewDesc {
   enum cudaResourceViewFormat format;
   size_t width, height, depth;
@@ -96,7 +145,7 @@ struct Grid {
 // What an object is.
 struct Fetched {
   static constexpr unsigned kTexture = 0x4C6F6F54, kSurface = 0x4C6F6F53;
-  unsigned kind;
+  unsigned alive;  // what it is; 0 once it is destroyed
   Grid grid;
   cudaResourceDesc resource;
   cudaTextureDesc texture;  // of a texture
@@ -104,7 +153,7 @@ struct Fetched {
 
 static inline Fetched* fetched(unsigned long long object, unsigned kind) {
   auto* const found = reinterpret_cast<Fetched*>(object);
-  return found != nullptr && found->kind == kind ? found : nullptr;
+  return found != nullptr && found->alive == kind ? found : nullptr;
 }
 
 static inline cudaError_t grid_of(const cudaResourceDesc& resource, Grid& grid) {
@@ -158,7 +207,7 @@ static inline cudaError_t make_object(unsigned long long* object, unsigned kind,
   Grid grid{};
   const cudaError_t error = grid_of(resource, grid);
   if (error != cudaSuccess) return error;
-  auto* const made = new (std::nothrow) Fetched{kind, grid, resource, texture};
+  auto* const made = Records<Fetched>::make(Fetched{kind, grid, resource, texture});
   if (made == nullptr) return cudaErrorMemoryAllocation;
   *object = reinterpret_cast<unsigned long long>(made);
   return cudaSuccess;
@@ -168,8 +217,7 @@ static inline cudaError_t forget_object(unsigned long long object, unsigned kind
   if (object == 0) return cudaSuccess;
   Fetched* const found = fetched(object, kind);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
-  found->kind = 0;
-  delete found;
+  Records<Fetched>::forget(found);
   return cudaSuccess;
 }
 
@@ -224,6 +272,14 @@ static inline cudaError_t cudaGetTextureObjectTextureDesc(cudaTextureDesc* textu
   const auto* const found = loom_cuda::fetched(object, loom_cuda::Fetched::kTexture);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
   *texture = found->texture;
+  return cudaSuccess;
+}
+static inline cudaError_t cudaGetTextureObjectResourceViewDesc(cudaResourceViewDesc* view,
+                                                               cudaTextureObject_t object) {
+  if (view == nullptr) return cudaErrorInvalidValue;
+  if (loom_cuda::fetched(object, loom_cuda::Fetched::kTexture) == nullptr)
+    return cudaErrorInvalidResourceHandle;
+  *view = {};
   return cudaSuccess;
 }
 static inline cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t* made,

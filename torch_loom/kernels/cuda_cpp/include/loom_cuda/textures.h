@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "loom_cuda/checks.h"
 #include "loom_cuda/half_bits.h"
 #include "loom_cuda/runtime_api.h"
 #include "loom_cuda/threads.h"
@@ -60,7 +61,8 @@ static __forceinline__ int addressed(int at, int size, cudaTextureAddressMode mo
 }
 
 // A coordinate in elements, within a few of the texture's size.
-static __forceinline__ float in_elements(float at, int size, cudaTextureAddressMode mode, bool is_normalized) {
+static __forceinline__ float in_elements(float at, int size, cudaTextureAddressMode mode,
+                                         bool is_normalized) {
   if (is_normalized) {
     const float whole = floorf(at);
     if (mode == cudaAddressModeWrap) at -= whole;
@@ -151,7 +153,11 @@ static __forceinline__ T of_lanes(const Texel<Number<T>>& texel) {
 }
 
 static __forceinline__ const Fetched& texture_of(cudaTextureObject_t object) {
-  const Fetched* const found = fetched(object, Fetched::kTexture);
+  const Fetched* found;
+  {
+    const Unchecked unchecked;
+    found = fetched(object, Fetched::kTexture);
+  }
   if (__builtin_expect(found == nullptr, 0)) {
     loom_cuda_fail(700, "a texture object that is none, or is destroyed");
   }
@@ -182,6 +188,7 @@ template <typename T, int kDimensions>
 static __forceinline__ T sampled(const Fetched& from, const float (&at)[kDimensions], int layer,
                                  bool is_face = false) {
   using N = Number<T>;
+  const Unchecked unchecked;  // the program has no pointer to what is read
   Around<kDimensions> near = around<kDimensions>(from, at, layer, is_face);
   if constexpr (std::is_same_v<N, float>) {
     if (from.texture.filterMode == cudaFilterModeLinear) return of_lanes<T>(interpolated(from, near));
@@ -206,7 +213,13 @@ static inline T sampled_cube(cudaTextureObject_t object, float x, float y, float
     most = az, s = z >= 0 ? x : -x, t = -y;
   }
   const float at[] = {(s / most + 1) / 2, (t / most + 1) / 2};
-  return sampled<T>(texture_of(object), at, 6 * layer + face, true);
+  const Fetched& from = texture_of(object);
+  int last;
+  {
+    const Unchecked unchecked;
+    last = from.grid.depth / 6 - 1;
+  }
+  return sampled<T>(from, at, 6 * (layer < 0 ? 0 : layer > last ? last : layer) + face, true);
 }
 }  // namespace loom_cuda
 
@@ -214,6 +227,7 @@ static inline T sampled_cube(cudaTextureObject_t object, float x, float y, float
 template <typename T>
 static inline T tex1Dfetch(cudaTextureObject_t object, int x) {
   const loom_cuda::Fetched& from = loom_cuda::texture_of(object);
+  const loom_cuda::Unchecked unchecked;
   if (x < 0 || x >= from.grid.width) return T{};
   const loom_cuda::Place place{{x, 0, 0}, {cudaAddressModeClamp, cudaAddressModeClamp, cudaAddressModeClamp}};
   return loom_cuda::of_lanes<T>(loom_cuda::texel<loom_cuda::Number<T>>(from, place));
@@ -265,8 +279,8 @@ LOOM_CUDA_FETCHES(texCubemapLayered, (float x, float y, float z, int layer), (x,
 template <typename T>
 static inline T tex2Dgather(cudaTextureObject_t object, float x, float y, int channel = 0) {
   using N = loom_cuda::Number<T>;
-  static_assert(loom_cuda::kLanes<T> == 4);
   const loom_cuda::Fetched& from = loom_cuda::texture_of(object);
+  const loom_cuda::Unchecked unchecked;
   const float at[] = {x, y};
   loom_cuda::Around<2> near = loom_cuda::around<2>(from, at, 0, false);
   float weights[2];
