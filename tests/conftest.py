@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch  # registers the device, also where a test module names only torch_loom.device
 
 from tests import forking
-from tests.conformance.suite_plugin import is_in_share
+from tests.conformance.suite_plugin import is_in_share, leave_out
 
 if TYPE_CHECKING:
     from tests.forking import ForkServer
@@ -52,24 +52,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, under --in-this-process, what its settings do not reach; begin with what takes minutes."""
+    """Leave out what settings do not reach and slow tests of other shares; begin with what takes minutes."""
     if config.option.in_this_process:
-        apart = [item for item in items if _PROCESSES & set(_fixtures(item))]
-        config.hook.pytest_deselected(items=apart)
-        left_out = set(apart)
-        items[:] = [item for item in items if item not in left_out]
+        leave_out(config, items, {item for item in items if _PROCESSES & set(_fixtures(item))})
     _mark_cases_beyond_samples(items)
-    _leave_out_other_shares(config, items)
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    leave_out(config, items, {i for i in slow if not is_in_share(i.nodeid, config.option.slow_share)})
     items.sort(key=lambda item: not _takes_minutes(item))
-
-
-def _leave_out_other_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
-    share = config.option.slow_share
-    left_out = {
-        item for item in items if item.get_closest_marker("slow") and not is_in_share(item.nodeid, share)
-    }
-    config.hook.pytest_deselected(items=[*left_out])
-    items[:] = [item for item in items if item not in left_out]
 
 
 def _mark_cases_beyond_samples(items: list[pytest.Item]) -> None:

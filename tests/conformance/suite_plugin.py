@@ -140,6 +140,12 @@ def is_in_share(name: str, share: str) -> bool:
     return int(first) <= part <= int(last or first)
 
 
+def leave_out(config: pytest.Config, items: list[pytest.Item], left_out: set[pytest.Item]) -> None:
+    """Take tests out of those that run, and have them counted as deselected."""
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", default="0/1", help="FIRST-LAST/PARTS: run these parts of the tests")
 
@@ -150,6 +156,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if module.__file__ is not None and "super(self.__class__" in Path(module.__file__).read_text():
             module.super = super_of_definition
     share = config.getoption("--share")
-    left_out = [item for item in items if not is_in_share(item.nodeid.rpartition("/")[2], share)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    leave_out(config, items, {i for i in items if not is_in_share(i.nodeid.rpartition("/")[2], share)})

@@ -49,13 +49,13 @@ def included(compiler: Sequence[str], options: Sequence[str]) -> list[str]:
         compiler: the command.
         options: with which the source is preprocessed and compiled, without its folders of headers.
     """
-    header = _precompiled(list(compiler), list(options))
+    header = _precompiled(compiler, options)
     if header is None:
         return [*READ]
     return ["-fpch-preprocess", "-include", str(header), *_BESIDE_TORCH]
 
 
-def _precompiled(compiler: list[str], options: list[str]) -> Path | None:
+def _precompiled(compiler: Sequence[str], options: Sequence[str]) -> Path | None:
     found = shutil.which(compiler[0])
     if found is None or config.value(settings.KERNEL_CACHE_LIMIT) < _LEAST_BYTES:
         return None  # a compiler that is missing is said by what calls it

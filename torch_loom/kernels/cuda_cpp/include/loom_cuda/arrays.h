@@ -28,8 +28,8 @@ struct cudaChannelFormatDesc {
 // Sizes are in elements, as they were asked for: 0 where the array has fewer dimensions. Layers, and faces of
 // a cube, are its depth.
 struct cudaArray {
-  static constexpr unsigned kAlive = 0x4C6F6F41;
-  unsigned alive;
+  static constexpr unsigned kTag = 0x4C6F6F41;
+  unsigned tag;
   unsigned flags;
   cudaChannelFormatDesc format;
   cudaExtent extent;
@@ -90,8 +90,8 @@ static inline int channels(const cudaChannelFormatDesc& format) {
   return has_size && (is_whole || format.f == cudaChannelFormatKindFloat) && count != 3 ? count : 0;
 }
 
-// Descriptions of arrays and objects. What is destroyed stays readable, so that its handle is known for what
-// it is, and is used again.
+// Descriptions of arrays and objects, each with a tag of its kind. What is destroyed has none and stays
+// readable, so that its handle is known for what it is; its memory is used again.
 template <typename T>
 class Records {
  public:
@@ -111,7 +111,7 @@ class Records {
   static void forget(T* value) {
     Records& all = instance();
     const std::lock_guard<std::mutex> lock(all.mutex_);
-    value->alive = 0;
+    value->tag = 0;
     auto* const record = reinterpret_cast<Record*>(value);  // its first member
     record->next = all.unused_;
     all.unused_ = record;
@@ -135,7 +135,7 @@ static inline cudaError_t finish(cudaError_t error) {
 }
 
 static inline bool is_alive(cudaArray_const_t array) {
-  return array != nullptr && array->alive == cudaArray::kAlive;
+  return array != nullptr && array->tag == cudaArray::kTag;
 }
 
 // Part of an array, from an element on, as memory with a pitch.
@@ -175,7 +175,7 @@ static inline cudaError_t cudaMalloc3DArray(cudaArray_t* made, const cudaChannel
     return cudaErrorInvalidValue;
   }
   auto* const array = loom_cuda::Records<cudaArray>::make(
-      {cudaArray::kAlive, flags, *format, extent, static_cast<size_t>(count * format->x / 8), nullptr});
+      {cudaArray::kTag, flags, *format, extent, static_cast<size_t>(count * format->x / 8), nullptr});
   if (array == nullptr) return cudaErrorMemoryAllocation;
   size_t bytes = array->element_bytes;
   if (__builtin_mul_overflow(bytes, extent.width, &bytes) ||

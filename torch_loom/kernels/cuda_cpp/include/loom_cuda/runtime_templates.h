@@ -11,6 +11,7 @@
 #include "loom_cuda/stream_attributes.h"
 #include "loom_cuda/texture_types.h"
 
+// Addresses of pointers to const, too, as nvcc takes them: hence casts that drop it.
 template <typename T>
 static inline cudaError_t cudaMalloc(T** address, size_t bytes) {
   return ::cudaMalloc((void**)address, bytes);

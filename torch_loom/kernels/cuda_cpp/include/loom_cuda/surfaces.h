@@ -3,28 +3,25 @@
 
 #include <string.h>
 
-#include "loom_cuda/checks.h"
-#include "loom_cuda/runtime_api.h"
-#include "loom_cuda/threads.h"
+#include "loom_cuda/fetched_object.h"
 
 namespace loom_cuda {
 
 // Where a value of so many bytes is; null where it is outside, and nothing is read or written.
 static inline char* on_surface(cudaSurfaceObject_t object, int x, int y, int z, int bytes,
                                cudaSurfaceBoundaryMode mode) {
-  const Fetched* found;
+  const Fetched& found =
+      object_of(object, Fetched::kSurface, "a surface object that is none, or is destroyed");
   Grid grid{};
   {
     const Unchecked unchecked;
-    found = fetched(object, Fetched::kSurface);
-    if (found != nullptr) grid = found->grid;
+    grid = found.grid;
   }
-  if (found == nullptr) loom_cuda_fail(700, "a surface object that is none, or is destroyed");
   const int last = static_cast<int>(grid.row_bytes) - bytes;
   if (x % bytes != 0) loom_cuda_fail(716, "x of a surface is in bytes, and a multiple of the value's");
   if (x < 0 || x > last || y < 0 || y >= grid.height || z < 0 || z >= grid.depth) {
     if (mode == cudaBoundaryModeZero) return nullptr;
-    if (mode != cudaBoundaryModeClamp)
+    if (mode != cudaBoundaryModeClamp || last < 0)
       loom_cuda_fail(719, "a surface is left, and cudaBoundaryModeTrap is set");
     x = x < 0 ? 0 : x > last ? last / bytes * bytes : x;
     y = y < 0 ? 0 : y >= grid.height ? grid.height - 1 : y;

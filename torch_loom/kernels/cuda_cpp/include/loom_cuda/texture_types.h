@@ -145,15 +145,15 @@ struct Grid {
 // What an object is.
 struct Fetched {
   static constexpr unsigned kTexture = 0x4C6F6F54, kSurface = 0x4C6F6F53;
-  unsigned alive;  // what it is; 0 once it is destroyed
+  unsigned tag;
   Grid grid;
   cudaResourceDesc resource;
   cudaTextureDesc texture;  // of a texture
 };
 
-static inline Fetched* fetched(unsigned long long object, unsigned kind) {
+static inline Fetched* fetched(unsigned long long object, unsigned tag) {
   auto* const found = reinterpret_cast<Fetched*>(object);
-  return found != nullptr && found->alive == kind ? found : nullptr;
+  return found != nullptr && found->tag == tag ? found : nullptr;
 }
 
 static inline cudaError_t grid_of(const cudaResourceDesc& resource, Grid& grid) {

@@ -5,12 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-#include "loom_cuda/checks.h"
+#include "loom_cuda/fetched_object.h"
 #include "loom_cuda/half_bits.h"
-#include "loom_cuda/runtime_api.h"
-#include "loom_cuda/threads.h"
 
 namespace loom_cuda {
+
+static __forceinline__ const Fetched& texture_of(cudaTextureObject_t object) {
+  return object_of(object, Fetched::kTexture, "a texture object that is none, or is destroyed");
+}
 
 // The bits of a channel, of a signed one with its sign.
 static inline int channel_bits(const Grid& grid, const char* at) {
@@ -152,18 +154,6 @@ static __forceinline__ T of_lanes(const Texel<Number<T>>& texel) {
   return value;
 }
 
-static __forceinline__ const Fetched& texture_of(cudaTextureObject_t object) {
-  const Fetched* found;
-  {
-    const Unchecked unchecked;
-    found = fetched(object, Fetched::kTexture);
-  }
-  if (__builtin_expect(found == nullptr, 0)) {
-    loom_cuda_fail(700, "a texture object that is none, or is destroyed");
-  }
-  return *found;
-}
-
 template <int kDimensions>
 static Texel<float> interpolated(const Fetched& from, Around<kDimensions> near) {
   float weights[kDimensions];
@@ -214,11 +204,8 @@ static inline T sampled_cube(cudaTextureObject_t object, float x, float y, float
   }
   const float at[] = {(s / most + 1) / 2, (t / most + 1) / 2};
   const Fetched& from = texture_of(object);
-  int last;
-  {
-    const Unchecked unchecked;
-    last = from.grid.depth / 6 - 1;
-  }
+  const Unchecked unchecked;
+  const int last = from.grid.depth / 6 - 1;
   return sampled<T>(from, at, 6 * (layer < 0 ? 0 : layer > last ? last : layer) + face, true);
 }
 }  // namespace loom_cuda
