@@ -82,6 +82,8 @@ _WITH_VALUE = (
 
 _COMPILE = (
     *("-O3", "-fPIC", "-w", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
+    # No file between the compiler and the assembler, which would stay where both are killed.
+    "-pipe",
     # Kernels look at memory through pointers of other types.
     "-fno-strict-aliasing",
     # Kernels are this library's own, and may be part of the loop that calls them.
@@ -413,7 +415,30 @@ def _link(command: Command) -> None:
 
 
 def _end(number: int, frame: object) -> None:
+    # subprocess ends what it has started, but not where the signal comes meanwhile, and not what that started.
+    for process in reversed(_started_by(os.getpid(), _parents())):
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
     raise SystemExit(128 + number)
+
+
+def _parents() -> dict[int, int]:
+    """Return the parent of each process."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # Behind the name, which may have any sign: the state and the parent.
+            found[int(stat.parent.name)] = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+    return found
+
+
+def _started_by(process: int, parents: dict[int, int]) -> list[int]:
+    """Return the processes below a process, each behind the one that has started it."""
+    started: list[int] = []
+    for child, parent in parents.items():
+        if parent == process:
+            started += [child, *_started_by(child, parents)]
+    return started
 
 
 if __name__ == "__main__":
