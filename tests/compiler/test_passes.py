@@ -147,6 +147,23 @@ def test_consteval() -> None:
     assert ops(made(enable_consteval=False)[0]) == ["mul.Tensor", "exp", "mm"]
 
 
+def test_consteval_of_a_module_elsewhere() -> None:
+    """Weights of the host are rounded on the device where they are kept, and stay as they are on the host."""
+    torch.manual_seed(0)
+    net, x = nn.Linear(1024, 4096, bias=False), torch.randn(2, 1024)
+    before = net.weight.detach().clone()
+    torch.loom.reset_peak_memory_stats()
+    begun = torch.loom.memory_allocated()
+    options: dict[str, Any] = {"default_df_override": "Float16_b", "numerics": "formats", "plans_later": True}
+    made = torch_loom.compile(net, (x.to("loom"),), chip="wormhole_b0", cache=False, **options)
+    taken = torch.loom.max_memory_allocated() - begun
+    assert before.nbytes <= taken < 1.1 * before.nbytes
+    assert torch.equal(net.weight, before)
+    again = torch_loom.compile(net.to("loom"), (x.to("loom"),), chip="wormhole_b0", cache=False, **options)
+    assert torch.equal(made(x.to("loom")), again(x.to("loom")))
+    assert torch.equal(net.weight.cpu(), before)
+
+
 class _Products(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -74,7 +74,16 @@ def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
     args: Any
     kwargs: Any
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
+    if node.target is torch.ops.loom_numerics.quantize.default and _is_elsewhere(node.all_input_nodes[0], known):
+        # The copy becomes the result: a model's weights need no memory twice.
+        copy: torch.Tensor = args[0].requires_grad_(False)
+        torch.ops.loom_numerics.quantize_(copy, *args[1:], **{"op": "quantize", **kwargs})
+        return copy
     return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_elsewhere(node: fx.Node, known: dict[str, Any]) -> bool:
+    return node.op == "placeholder" and known[node.name].device != node.meta["val"].device
 
 
 def _sort_placeholders(graph: fx.Graph) -> None:
