@@ -74,10 +74,11 @@ def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
     args: Any
     kwargs: Any
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
-    if node.target is torch.ops.loom_numerics.quantize.default and _is_elsewhere(node.all_input_nodes[0], known):
+    numerics = torch.ops.loom_numerics
+    if node.target is numerics.quantize.default and _is_elsewhere(node.all_input_nodes[0], known):
         # The copy becomes the result: a model's weights need no memory twice.
         copy: torch.Tensor = args[0].requires_grad_(False)
-        torch.ops.loom_numerics.quantize_(copy, *args[1:], **{"op": "quantize", **kwargs})
+        numerics.quantize_(copy, *args[1:], **{"op": "quantize", **kwargs})
         return copy
     return node.target(*args, **kwargs)  # type: ignore[operator]
 

@@ -415,7 +415,7 @@ def _link(command: Command) -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    # subprocess ends what it has started, but not where the signal comes meanwhile, and not what that started.
+    # subprocess ends what it has started, but not where the signal comes meanwhile, nor what that started.
     for process in reversed(_started_by(os.getpid(), _parents())):
         with contextlib.suppress(OSError):
             os.kill(process, signal.SIGKILL)
