@@ -22,9 +22,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: build
 	$(BIN)/loom demo
 
-# Of the tests marked slow, which take two thirds of the time of all, a third: three commits run each of them. `make
+# Of the tests marked slow, which take two thirds of the time of all, a quarter: four commits run each of them. `make
 # test SLOW=0/1` runs all.
-SLOW := $(shell expr $$(git rev-list --count HEAD 2> /dev/null || echo 0) % 3)/3
+SLOW := $(shell expr $$(git rev-list --count HEAD 2> /dev/null || echo 0) % 4)/4
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --slow-share $(SLOW) --stateful-seconds 20 --durations 40
 
