@@ -1,8 +1,8 @@
 """What a run on a TTDevice in the formats of its chip costs beside the module in float32 on the CPU.
 
 Both take turns in one process. ``first`` is the time of the first call of ``run_inference`` in a process of
-its own, which compiles, over that of the next; ``kept`` that of the first call of the same model on a second
-device. Both are medians of three processes.
+its own, which compiles, over that of later ones, which replay what the second has captured; ``kept`` that of
+the first call of the same model on a second device of that process. Both are medians of three processes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def ratios(model: nn.Module, x: torch.Tensor) -> list[float]:
 
 
 def starts(name: str, quick: bool, threads: int) -> tuple[float, float]:
-    """Return the time of a process's first run over the next: with an empty cache and with what that left."""
+    """Return the time of a process's first run over later ones: with an empty cache, with what that left."""
     torch.set_num_threads(threads)
     model, x = models(quick)[name]
     found = []
@@ -117,7 +117,7 @@ SUBJECT = Subject(
             for name in ("BERT-base", "ViT-base", "ResNet-50")
         },
         **{
-            f"{name}, {figure}": Target(3, "x", f"{name}, {what}, over the next call")
+            f"{name}, {figure}": Target(3, "x", f"{name}, {what}, over replayed ones")
             for name in ("BERT-base", "ViT-base", "ResNet-50")
             for figure, what in (
                 ("first", "the first call of a process, which compiles"),

@@ -13,7 +13,8 @@ _INTRODUCTION = """# Settings of PyBuda's compiler
 
 Written by `python -m tools.docs`: the fields of `pybuda.CompilerConfig`, what each changes, and which warn or
 are refused when they are set to another value. `tests/pybuda/test_settings.py` has a test of each row. Names
-that do not exist raise, with the nearest name.
+that do not exist raise, of attributes with the nearest name. What `set_configuration_options` does not take
+is an attribute of what `pybuda.config._get_global_compiler_config()` returns, as in PyBuda.
 """
 
 

@@ -44,6 +44,8 @@ with torch.rbln.capture_programs() as programs:  # what torch.compile builds
 print(programs[0].input_specs)
 ```
 
+- `capture_programs` lists what is compiled while it is open: nothing for a model that was compiled before.
+- A new tensor takes memory of the device when it is first used there: what does not fit raises then.
 - Memory by chiplet (`memory_stats_per_chiplet` and its like): a device has one pool, which counts as
   spread evenly over its chiplets.
 - `RBLN_DUMMY_DEVICE=1` makes tensors, copies and builds; what would execute raises. With

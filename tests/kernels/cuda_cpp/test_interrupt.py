@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_loom.kernels.cuda_cpp import nvcc
+
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -55,3 +57,16 @@ def test_a_compilation_that_is_ended(tmp_path: Path, number: signal.Signals) -> 
             build.kill()
     assert (build.returncode, errors) == (128 + number, "")
     assert not [*folder.iterdir()]
+
+
+def test_processes_are_found_behind_those_that_start_them() -> None:
+    """Also where subprocess does not know them yet."""
+    command = ["sh", "-c", "sleep 1000 & echo $!; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        sleeper = int(shell.stdout.readline())
+        try:
+            started = nvcc._started_by(os.getpid(), nvcc._parents())
+        finally:
+            os.kill(sleeper, signal.SIGKILL)
+    assert started.index(shell.pid) < started.index(sleeper)

@@ -74,17 +74,13 @@ def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
     args: Any
     kwargs: Any
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
-    numerics = torch.ops.loom_numerics
-    if node.target is numerics.quantize.default and _is_elsewhere(node.all_input_nodes[0], known):
+    source, numerics = node.all_input_nodes[0], torch.ops.loom_numerics
+    if node.target is numerics.quantize.default and args[0].device != known[source.name].device:
         # The copy becomes the result: a model's weights need no memory twice.
         copy: torch.Tensor = args[0].requires_grad_(False)
         numerics.quantize_(copy, *args[1:], **{"op": "quantize", **kwargs})
         return copy
     return node.target(*args, **kwargs)  # type: ignore[operator]
-
-
-def _is_elsewhere(node: fx.Node, known: dict[str, Any]) -> bool:
-    return node.op == "placeholder" and known[node.name].device != node.meta["val"].device
 
 
 def _sort_placeholders(graph: fx.Graph) -> None:
