@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ class _Net(nn.Module):
         self.register_buffer("scale", torch.full((8,), 0.5))
         self.plain = torch.ones(8, device=DEVICE)
         self.calls = 0
+        self.kept = {"of this": ([], 1), "object": _Object(), "tensors": [torch.ones(8)]}
 
     def forward(self, x: Tensor) -> Any:
         return self.run(self, x)
@@ -147,6 +149,34 @@ def _makes(net: _Net, x: Tensor) -> Tensor:
     return x * torch.tensor(2.0, device=x.device)
 
 
+class _Object:
+    """An object of a module's own."""
+
+    def __init__(self) -> None:
+        self.last: Any = None
+        self.seen: Any = deque(maxlen=2)
+
+
+def _keeps(net: _Net, x: Tensor) -> Tensor:
+    net.kept["of this"][0].append(net.first(x))
+    return x
+
+
+def _keeps_in_a_queue(net: _Net, x: Tensor) -> Tensor:
+    net.kept["object"].seen.append(net.first(x))
+    return x
+
+
+def _keeps_in_an_object(net: _Net, x: Tensor) -> Tensor:
+    net.kept["object"].last = net.first(x)
+    return x
+
+
+def _replaces(net: _Net, x: Tensor) -> Tensor:
+    net.kept["tensors"][0] = net.first(x)
+    return x
+
+
 def _casts(net: _Net, x: Tensor) -> Tensor:
     with torch.autocast("loom", torch.bfloat16):
         return net.first(x)
@@ -181,6 +211,16 @@ def test_what_is_not_plain_is_left_to_an_export(run: Callable[[_Net, Tensor], An
     with pytest.raises((NotPlainError, RuntimeError, NotImplementedError)):
         plainly_exported(net, (x,), {}, DEVICE)
     assert net.__dict__ == before
+
+
+@pytest.mark.parametrize("run", [_keeps, _keeps_in_a_queue, _keeps_in_an_object, _replaces])
+def test_what_a_module_keeps_is_a_change(run: Callable[[_Net, Tensor], Any]) -> None:
+    net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)
+    (one,) = net.kept["tensors"]
+    with pytest.raises(NotPlainError):
+        plainly_exported(net, (x,), {}, DEVICE)
+    assert not net.kept["of this"][0] and net.kept["object"].last is None and not net.kept["object"].seen
+    assert net.kept["tensors"][0] is one
 
 
 def _wrong_norm(net: _Net, x: Tensor) -> Any:

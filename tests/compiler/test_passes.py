@@ -147,6 +147,22 @@ def test_consteval() -> None:
     assert ops(made(enable_consteval=False)[0]) == ["mul.Tensor", "exp", "mm"]
 
 
+def test_consteval_keeps_what_is_read() -> None:
+    """A constant that only views of other constants read goes with them; a view that is read has its own."""
+
+    def made(function: Callable[[Tensor, Tensor], Any]) -> tuple[list[str], list[Tensor]]:
+        graph, known = traced(function, X, W), context()
+        known.parameters["w_1"] = W
+        evaluate_constants(graph, known)
+        return ops(graph), [known.parameters[name] for name in known.folded[1]]
+
+    found, constants = made(lambda x, w: x @ (w * 2).t().relu())
+    assert found == ["mm"] and len(constants) == 1
+    assert torch.equal(constants[0], (W * 2).t().relu())
+    found, constants = made(lambda x, w: (x @ (w * 2).t(), x @ (w * 2).t().relu()))
+    assert found == ["mm", "mm"] and len(constants) == 2
+
+
 def test_consteval_of_a_module_elsewhere() -> None:
     """Weights of the host are rounded on the device where they are kept, and stay as they are on the host."""
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ from tests.pybuda.checks import assert_same, read
 from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from torch_loom import pybuda
 from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.execution import compiled_runs
 
 
 def test_a_module_runs_by_itself_again_and_again() -> None:
@@ -263,3 +264,21 @@ def test_a_wrong_size_is_said_by_the_error_alone(caplog: pytest.LogCaptureFixtur
     with pytest.raises(RuntimeError, match="15"):
         pybuda.run_inference(_sequential=True)
     assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
+
+
+def test_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes whose modules are not compiled take no place from those that are."""
+    monkeypatch.setattr(compiled_runs, "MAX_PROGRAMS", 2)
+
+    class Branches(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) if x.shape[1] < 3 or x.sum() > 0 else x
+
+    device = _wormhole(Branches(4, 4))
+    reasons = []
+    for size in (3, 4, 5, 1, 2, 6, 1):
+        device.push_to_inputs(torch.ones(1, size, 4))
+        assert read(pybuda.run_inference(_sequential=True))[0].shape == (1, size, 4)
+        reasons.append(device._runs.reason if device._runs else "")
+    assert all(reasons[:3]) and not any(reasons[3:5])
+    assert reasons[5] == "there are programs for 2 shapes already"

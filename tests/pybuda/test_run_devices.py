@@ -11,7 +11,7 @@ from torch import nn
 from tests.pybuda.checks import SECONDS, assert_same, read
 from tests.pybuda.models import SIZE, Echo, Projection, inputs
 from torch_loom import pybuda
-from torch_loom.errors import PyBudaError, QueueFullError, StageError
+from torch_loom.errors import CompilerOptionError, PyBudaError, QueueFullError, StageError
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 
@@ -188,6 +188,43 @@ def test_op_intermediates() -> None:
     read(pybuda.run_inference(module, inputs=[given]))
     saved = read(pybuda.get_intermediates_queue())
     assert_same(saved, [given[1] @ module.delayed.value(), given[0] @ module.direct.value()])
+
+
+def test_op_intermediates_of_a_later_device() -> None:
+    """They come one a micro-batch, however far the devices before are."""
+    pybuda.set_configuration_options(op_intermediates_to_save=["project"])
+    first, second = Echo("first"), Projection("second")
+    tt0 = pybuda.TTDevice("tt0", module=first)
+    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("one", _Product()))
+    pybuda.TTDevice("tt1", module=second)
+    given = [inputs() for _ in range(8)]
+    for one in given:
+        tt0.push_to_inputs(one)
+    results = pybuda.run_inference(input_count=len(given))
+    saved = pybuda.get_intermediates_queue()
+    for one in given:
+        dry, wet = first.reference(*one)
+        expected = dry * wet @ second.basis.value()
+        assert_same(read(saved), [expected])
+        assert_same(read(results), [expected])
+
+
+class _Product(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * y
+
+
+def test_a_bad_setting_is_an_error_of_the_run_and_leaves_no_worker() -> None:
+    pybuda.set_configuration_options(backend_device_descriptor_path="/no/such/file.yaml")
+    x, module = torch.rand(2, SIZE), pybuda.PyTorchModule("m", nn.Linear(SIZE, SIZE))
+    tt0 = pybuda.TTDevice("tt0", module=module, arch=BackendDevice.Wormhole_B0)
+    tt0.push_to_inputs(x)
+    before = set(threading.enumerate())
+    with pytest.raises(CompilerOptionError, match="no/such/file"):
+        pybuda.run_inference()
+    assert set(threading.enumerate()) <= before
+    pybuda.set_configuration_options(backend_device_descriptor_path="")
+    assert read(pybuda.run_inference())[0].shape == (2, SIZE)
 
 
 def test_detect_available_devices_lists_the_virtual_chips() -> None:

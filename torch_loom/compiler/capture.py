@@ -10,8 +10,10 @@ import inspect
 import math
 import operator
 import weakref
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -307,36 +309,58 @@ def _names_of(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[Callable[[], bool]]:
-    """Undo what a forward does to attributes of modules: a tensor without contents must not stay there.
+    """Undo what a forward does to what a module holds: a tensor without contents must not stay there.
 
     Yields what tells whether there is something to undo.
     """
-    kept = [(one.__dict__, dict(one.__dict__)) for one in module.modules()]
-    inner = [
-        (value, value.copy())
-        for _, before in kept
-        for value in before.values()
-        if type(value) in (list, dict, set)
-    ]
+    kept = [(value, value.copy()) for value in _held(module)]
 
     def has_changed() -> bool:
-        attributes_have = any(
-            now.keys() != before.keys()
-            or any(map(operator.is_not, map(now.__getitem__, before), before.values()))
-            for now, before in kept
-        )
-        return attributes_have or any(value != before for value, before in inner)
+        return any(not _is_same(value, before) for value, before in kept)
 
     try:
         yield has_changed
     finally:
-        for attributes, before in kept:
-            if attributes.keys() != before.keys() or any(attributes[k] is not v for k, v in before.items()):
-                attributes.clear()
-                attributes.update(before)
-        for value, before in inner:
-            if isinstance(value, list):
-                value[:] = before
-            else:
+        for value, before in kept:
+            if not _is_same(value, before):
                 value.clear()
-                value.update(before)
+                value.extend(before) if isinstance(value, list | deque) else value.update(before)
+
+
+def _held(module: nn.Module) -> list[Any]:
+    """Return the dictionaries, lists, queues and sets that a module and its objects are made of."""
+    found: dict[int, Any] = {}
+    waiting: list[Any] = [module]
+    objects: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if id(value) in found or id(value) in objects:
+            continue
+        if kind in _CONTAINERS:
+            found[id(value)] = value
+            inner = value.values() if isinstance(value, dict) else value
+            waiting += [one for one in inner if type(one) not in _FINAL]
+        elif not isinstance(value, _NO_STATE):
+            objects.add(id(value))
+            waiting += value if isinstance(value, tuple) else ()
+            attributes = getattr(value, "__dict__", None)
+            waiting += [attributes] if type(attributes) is dict else ()
+    return list(found.values())
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether a container holds the very same objects as its copy."""
+    if not now or len(now) != len(before):
+        return not now and not before
+    if isinstance(now, set):
+        return bool(now == before)
+    if isinstance(now, dict) and not all(map(operator.is_, now.values(), before.values())):
+        return False
+    return all(map(operator.is_, now, before))
+
+
+_CONTAINERS = (dict, list, set, deque, OrderedDict, defaultdict)
+_FINAL = frozenset((nn.Parameter, torch.Tensor, str, int, float, bool, type(None), torch.dtype, torch.Size))
+_NO_STATE = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, torch.Tensor)
+"""Classes and functions are the program's, not a module's; tensors are watched by those who compute."""

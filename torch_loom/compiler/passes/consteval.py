@@ -33,8 +33,12 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
             for source in node.all_input_nodes:
                 if source in folded and source.users.keys() <= folded.keys():
                     known[source.name] = None  # its memory is the next one's
-    # Only those that something else reads; the others go with their users.
-    kept = [node for node in folded if not node.users.keys() <= folded.keys()]
+    # Only those that something else reads, through views or not; the others go with their users.
+    gone = dict(folded)
+    for node in reversed(evaluated):
+        if node.users.keys() <= gone.keys():
+            gone[node] = None
+    kept = [node for node in folded if not node.users.keys() <= gone.keys()]
     context.folded = (part_of(graph.graph, kept), [f"const_{node.name}" for node in kept])
     for node in kept:
         with graph.graph.inserting_before(node):

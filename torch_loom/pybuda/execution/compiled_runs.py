@@ -13,7 +13,7 @@ from torch import nn
 from torch_loom import config
 from torch_loom.compiler.capture import NotPlainError
 from torch_loom.config import settings
-from torch_loom.errors import LoomError
+from torch_loom.errors import ExportError, HostOpError, LoomError, PlacementError
 from torch_loom.image.executable import Executable
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.config import _get_global_compiler_config
@@ -26,6 +26,8 @@ logger = logging.getLogger("torch_loom")
 
 MAX_PROGRAMS = 16
 """Inputs of more different shapes run op by op."""
+_REFUSALS = (ExportError, HostOpError, PlacementError)
+"""What the compiler says of modules that run op by op all the same; its other errors are the program's."""
 
 
 class CompiledRuns:
@@ -63,12 +65,21 @@ class CompiledRuns:
         modes = tuple(module.training for module in modules)
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
         if key not in self._programs:
+            if not self._has_room():
+                return self._op_by_op(f"there are programs for {MAX_PROGRAMS} shapes already")
             try:
                 self._programs[key] = self._made(modules, inputs, names, training)
             except NotPlainError:
                 stage.take_values()
                 return self.prepare(inputs, names, training)
         return self._programs[key]
+
+    def _has_room(self) -> bool:
+        """Make room for a program in place of a shape that has none, if there is one."""
+        if len(self._programs) < MAX_PROGRAMS:
+            return True
+        refused = next((key for key, program in self._programs.items() if program is None), None)
+        return refused is not None and self._programs.pop(refused, None) is None
 
     def _made(
         self,
@@ -77,29 +88,36 @@ class CompiledRuns:
         names: tuple[str, ...] | None,
         training: bool,
     ) -> Callable[..., list[Any]] | None:
-        self.reason = self._refusal(modules, training)
-        made: Executable | None = None
-        if not self.reason:
-            try:
-                made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
-            except NotPlainError:
-                raise
-            except LoomError as error:
-                self.reason = str(error).partition("\n")[0]
-            except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
-                self.reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-                logger.info("device %r runs op by op: %s", self._device.name, self.reason)
-        if made is not None and training:
+        reason = self._refusal(modules, training)
+        if reason:
+            return self._op_by_op(reason)
+        try:
+            made: Executable = compiled(
+                self._device, inputs, names or (), modules, training, plans_later=True
+            )
+        except _REFUSALS as error:
+            return self._op_by_op(str(error).partition("\n")[0])
+        except (NotPlainError, LoomError):
+            raise
+        except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
+            logger.info("device %r runs op by op: %s", self._device.name, error, exc_info=error)
+            return self._op_by_op(f"{type(error).__name__}: {error}".partition("\n")[0])
+        if training:
             return made.recorded([parameter for module in modules for parameter in module.parameters()])
-        if made is not None and made.program.updates:
-            made, self.reason = None, "the modules keep state from one input to the next"
-        if made is None and _is_mixed():
+        if made.program.updates:
+            return self._op_by_op("the modules keep state from one input to the next")
+        self.reason = ""
+        return lambda *given: made.run_flat(given)
+
+    def _op_by_op(self, reason: str) -> None:
+        """Note why modules are not compiled, and say it where settings have no effect for it."""
+        self.reason = reason
+        if _is_mixed():
             warnings.warn(
                 f"device {self._device.name!r}: mixed precision has no effect on this run, whose modules are "
-                f"not compiled: {self.reason}",
+                f"not compiled: {reason}",
                 stacklevel=2,
             )
-        return None if made is None else lambda *given: made.run_flat(given)
 
     def _refusal(self, modules: list[nn.Module], training: bool) -> str:
         stage = self._device.make_stage()
@@ -116,8 +134,6 @@ class CompiledRuns:
             return "a module is told its position"
         if any(isinstance(module, BudaRunner) and module.is_watched for module in every):
             return "values of ops are kept"
-        if len(self._programs) >= MAX_PROGRAMS:
-            return f"there are programs for {MAX_PROGRAMS} shapes already"
         return ""
 
 

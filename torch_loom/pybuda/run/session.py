@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,6 +75,9 @@ class Session:
             for device in self.devices
             if device.debug_gradient_trace_queue is not None
         }
+        saved: _Intermediates | None = None
+        if self.intermediates_queue is not None:
+            saved = _keep_intermediates(stages, config.op_intermediates_to_save)
         self.pipeline.start(
             training,
             outputs=None if training else self.output_queue,
@@ -84,13 +88,17 @@ class Session:
             gradient_taps=debug,
             on_done=self.progress,
         )
-        if self.intermediates_queue is not None:
-            sink = self.pipeline.guard(self.intermediates_queue)
-            _keep_intermediates(stages, config.op_intermediates_to_save, sink)
-        for device in self.devices:
-            device.session = self
-        if not training and self.pipeline.is_here(0):
-            self.devices[0].prepare_inference()
+        try:
+            if saved is not None:
+                saved.open(self.pipeline.guard(self.intermediates_queue))
+            for device in self.devices:
+                device.session = self
+            if not training and self.pipeline.is_here(0):
+                self.devices[0].prepare_inference()
+        except BaseException:
+            self.pipeline.shutdown(keep_queued=True)
+            self.leave()
+            raise
 
     def _write_files(self, samples: Sequence[torch.Tensor] | None, perf_trace: bool) -> None:
         if samples is None:
@@ -201,8 +209,8 @@ def _check_names(kind: str, names: list[str]) -> None:
         )
 
 
-def _keep_intermediates(stages: Sequence[Stage], names: list[str], sink: GuardedQueue) -> None:
-    """Let the values of the named ops go to a queue.
+def _keep_intermediates(stages: Sequence[Stage], names: list[str]) -> _Intermediates:
+    """Have the values of the named ops kept from the first micro-batch on.
 
     Raises:
         PyBudaError: no module is one of PyBuda's ops, which have names.
@@ -211,41 +219,51 @@ def _keep_intermediates(stages: Sequence[Stage], names: list[str], sink: Guarded
     runners = [module for module in modules if isinstance(module, BudaRunner)]
     if not runners:
         raise PyBudaError(f"op_intermediates_to_save: no PyBudaModule is placed that has {', '.join(names)}")
-    saved = _Intermediates(names, sink, len(runners))
-    for runner in runners:
-        runner.on_ops = saved.add
+    saved = _Intermediates(names, len(runners))
+    for place, runner in enumerate(runners):
+        runner.on_ops = partial(saved.add, place)
+    return saved
 
 
 class _Intermediates:
     """Puts the values of the named ops together, micro-batch by micro-batch."""
 
-    def __init__(self, names: list[str], sink: GuardedQueue, num_modules: int) -> None:
+    def __init__(self, names: list[str], num_modules: int) -> None:
         self._lock = threading.Lock()
-        self._sink = sink
+        self._sink: GuardedQueue | None = None
         self._waiting: dict[str, deque[torch.Tensor]] = {name: deque() for name in names}
         self._known: list[str] = []
-        self._modules_left = num_modules
+        self._unheard = set(range(num_modules))
 
-    def add(self, values: Mapping[str, torch.Tensor]) -> None:
-        """Take the values of the ops of a module that has run.
+    def open(self, sink: GuardedQueue) -> None:
+        """Give a queue what has been kept, and what comes."""
+        with self._lock:
+            self._sink = sink
+            self._pass_on()
+
+    def add(self, module: int, values: Mapping[str, torch.Tensor]) -> None:
+        """Take the values of the ops of a module that has run; ``module``: its number.
 
         Raises:
             PyBudaError: all modules have run, and none has an op of a name.
         """
         with self._lock:
-            if self._modules_left:
+            if module in self._unheard:
                 self._known += values
-                self._modules_left -= 1
+                self._unheard.remove(module)
                 missing = self._waiting.keys() - self._known
-                if missing and not self._modules_left:
+                if missing and not self._unheard:
                     raise PyBudaError(
                         f"op_intermediates_to_save: no op is called {', '.join(sorted(missing))}; there are "
                         f"{', '.join(self._known)}"
                     )
             for name in values.keys() & self._waiting.keys():
                 self._waiting[name].append(values[name].to("cpu", copy=True))
-            while all(self._waiting.values()):
-                self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._sink is not None and all(self._waiting.values()):
+            self._sink.put([Tensor(waiting.popleft()) for waiting in self._waiting.values()])
 
 
 def has_inputs() -> bool:
