@@ -22,6 +22,8 @@ void follow_flag(DeviceLine& line, const Step& step) noexcept {
 
 Span run(World& world, const Step& step, int64_t nanoseconds) {
   DeviceLine& line = world.line_of(step.device);
+  // A collective's own time may be none.
+  if (step.joint != nullptr && nanoseconds == 0 && step.is_issued) world.host_takes(line.figures.issue_ns);
   Span span = lay(world, line, step.place, nanoseconds, step.is_issued);
   if (step.joint != nullptr) [[unlikely]] {
     // It waits for others on its stream, and then takes its time.

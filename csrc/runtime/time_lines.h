@@ -92,9 +92,10 @@ inline int64_t ready_ns(World& world, const Step& step) {
   return std::max(issued, line.streams[step.place]);
 }
 
-// Puts what takes so long behind what its stream has, and returns when it runs. The path of every op.
+// Puts what takes so long behind what its stream has, and returns when it runs. The path of every op. What
+// takes no time runs no kernel, so that the host issues none.
 inline Span lay(World& world, DeviceLine& line, size_t place, int64_t nanoseconds, bool is_issued) noexcept {
-  if (is_issued) world.host_takes(line.figures.issue_ns);
+  if (is_issued && nanoseconds != 0) world.host_takes(line.figures.issue_ns);
   int64_t& stream = line.streams[place];
   const int64_t began = std::max(stream, world.host_ns.load(std::memory_order_relaxed));
   stream = began + nanoseconds;

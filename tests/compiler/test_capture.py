@@ -219,7 +219,9 @@ def test_what_a_module_keeps_is_a_change(run: Callable[[_Net, Tensor], Any]) -> 
     (one,) = net.kept["tensors"]
     with pytest.raises(NotPlainError):
         plainly_exported(net, (x,), {}, DEVICE)
-    assert not net.kept["of this"][0] and net.kept["object"].last is None and not net.kept["object"].seen
+    assert not net.kept["of this"][0]
+    assert net.kept["object"].last is None
+    assert not net.kept["object"].seen
     assert net.kept["tensors"][0] is one
 
 

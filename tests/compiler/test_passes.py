@@ -157,10 +157,12 @@ def test_consteval_keeps_what_is_read() -> None:
         return ops(graph), [known.parameters[name] for name in known.folded[1]]
 
     found, constants = made(lambda x, w: x @ (w * 2).t().relu())
-    assert found == ["mm"] and len(constants) == 1
+    assert found == ["mm"]
+    assert len(constants) == 1
     assert torch.equal(constants[0], (W * 2).t().relu())
     found, constants = made(lambda x, w: (x @ (w * 2).t(), x @ (w * 2).t().relu()))
-    assert found == ["mm", "mm"] and len(constants) == 2
+    assert found == ["mm", "mm"]
+    assert len(constants) == 2
 
 
 def test_consteval_of_a_module_elsewhere() -> None:

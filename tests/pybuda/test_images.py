@@ -277,9 +277,13 @@ def test_an_image_may_be_verified(tmp_path: Path) -> None:
     arguments: Any = {"img_path": str(tmp_path / "x.tti"), "sample_inputs": (x,)}
     config = pybuda.VerifyConfig()
     right = [x @ device.modules[0].basis.value()]  # type: ignore[attr-defined]
-    device.compile_to_image(**arguments, verify_cfg=config, cpueval_outputs=right)
-    with pytest.raises(VerificationError, match="IMAGE: output 0"):
+    with pytest.raises(VerificationError, match="output 0 differs"):
         device.compile_to_image(**arguments, verify_cfg=config, cpueval_outputs=[-right[0]])
+    late = pybuda.VerifyConfig(verify_last=False)
+    with pytest.raises(PyBudaError, match="has 1 outputs; 2 are to be compared"):
+        device.compile_to_image(**arguments, verify_cfg=late, cpueval_outputs=right * 2)
+    assert not list(tmp_path.iterdir())  # nothing is written that differs
+    device.compile_to_image(**arguments, verify_cfg=config, cpueval_outputs=right)
 
 
 def test_graphs() -> None:

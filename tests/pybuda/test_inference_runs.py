@@ -280,5 +280,6 @@ def test_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
         device.push_to_inputs(torch.ones(1, size, 4))
         assert read(pybuda.run_inference(_sequential=True))[0].shape == (1, size, 4)
         reasons.append(device._runs.reason if device._runs else "")
-    assert all(reasons[:3]) and not any(reasons[3:5])
+    assert all(reasons[:3])
+    assert not any(reasons[3:5])
     assert reasons[5] == "there are programs for 2 shapes already"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -193,9 +194,9 @@ def test_op_intermediates() -> None:
 def test_op_intermediates_of_a_later_device() -> None:
     """They come one a micro-batch, however far the devices before are."""
     pybuda.set_configuration_options(op_intermediates_to_save=["project"])
-    first, second = Echo("first"), Projection("second")
+    first, second = _Twice("first"), Projection("second")
     tt0 = pybuda.TTDevice("tt0", module=first)
-    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("one", _Product()))
+    pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("one", _Product(first.has_run_twice)))
     pybuda.TTDevice("tt1", module=second)
     given = [inputs() for _ in range(8)]
     for one in given:
@@ -209,8 +210,27 @@ def test_op_intermediates_of_a_later_device() -> None:
         assert_same(read(results), [expected])
 
 
+class _Twice(Echo):
+    """Says when it runs for the second time."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.runs, self.has_run_twice = 0, threading.Event()
+
+    def forward(self, dry: Any, wet: Any) -> Any:
+        self.runs += 1
+        if self.runs > 2:
+            self.has_run_twice.set()
+        return super().forward(dry, wet)
+
+
 class _Product(nn.Module):
+    def __init__(self, may_run: threading.Event) -> None:
+        super().__init__()
+        self._may_run = may_run
+
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert self._may_run.wait(SECONDS)
         return x * y
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
-from tests.pybuda.models import SIZE, Blend, Echo
+from tests.pybuda.models import SIZE, Blend, Echo, Projection
 from torch_loom import pybuda
 from torch_loom.compiler import passes
 from torch_loom.errors import PyBudaError, VerificationError
 from torch_loom.numerics import quantize
 from torch_loom.pybuda import VerifyConfig
+from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, TestKind
 from torch_loom.pybuda.verify import compare_tensors, correlation, verify_module, verify_module_pipeline
 from torch_loom.pybuda.verify import stages as verified_stages
@@ -28,7 +31,7 @@ def test_close_or_correlated_passes() -> None:
     assert shifted.max_difference == pytest.approx(6)
     wrong = compare_tensors(reference, reference.flip(0))
     assert not wrong.passed
-    assert "correlation -1.000000 below 0.99, largest difference 2 above 0.1" in wrong.reason
+    assert "correlation -1 below 0.99, largest difference 2 above 0.1" in wrong.reason
     assert not compare_tensors(reference, torch.zeros(100)).passed
     assert not compare_tensors(reference, torch.zeros(99)).passed
     assert compare_tensors(torch.zeros(3), torch.zeros(3)).passed
@@ -52,6 +55,24 @@ def test_tolerances() -> None:
 class Doubled(pybuda.PyBudaModule):
     def forward(self, x: pybuda.Tensor) -> pybuda.Tensor:
         return pybuda.op.Add("twice", x, x)
+
+
+def test_passes_are_those_of_the_device() -> None:
+    """For its chip and under the program's options: from the pass that rounds on, values are rounded."""
+    pybuda.set_configuration_options(default_df_override=pybuda.DataFormat.Bfp4_b)
+    chip: dict[str, Any] = {
+        "arch": BackendDevice.Wormhole_B0,
+        "devtype": BackendType.Silicon,
+    }
+    config = VerifyConfig(verify_all=True, pcc=0.8, verify_pipeline_result_vs_framework=False, **chip)
+    done = verify_module(Projection("m"), [(2, SIZE, SIZE)], config)
+    close = {one.stage: one.comparison.pcc > 0.99999 for one in done}
+    assert close["pass 'formats'"]
+    assert not close["pass 'quantise'"]
+    assert _get_global_compiler_config().default_df_override is pybuda.DataFormat.Bfp4_b
+    pybuda.set_configuration_options(default_df_override=pybuda.DataFormat.Bfp2_b)
+    with pytest.raises(VerificationError, match=r"correlation .* below 0\.8"):
+        verify_module(Projection("m"), [(2, SIZE, SIZE)], config)
 
 
 def test_losses_and_modules_without_parameters() -> None:

@@ -222,8 +222,9 @@ def _compile(
         if build.folder is not None:
             artifacts.write(graph, context.chip, build.folder)
         function, replays = artifacts.unset_results(graph), False
-    # What a training step keeps for its backward pass would be copied out of the graph's memory.
-    if replays and role == "inference":
+    # What a training step keeps for its backward pass would be copied out of the graph's memory; a replay
+    # would not go to the host and back, as an op that the chip lacks does in each call.
+    if replays and role == "inference" and not hosts:
         compiled.replayer = Replayer(function, _static_inputs())
     call = _boxed(function, compiled)
     if built.is_heard():

@@ -58,11 +58,16 @@ def is_silicon(devtype: BackendType | None = None) -> bool:
 
 def pybuda_reset() -> None:
     """Shut down and forget devices, modules' placement, and the configuration."""
+    reset_devices()
+    reset_configuration()
+
+
+def reset_devices() -> None:
+    """Shut down and forget devices and modules' placement."""
     shutdown()
     for device in program.devices:
         device.remove_modules()
         device.remove_loss_module()
-    reset_configuration()
     if program.devices:
         # Stages and what autograd kept for them form cycles that hold device memory.
         program.devices = []

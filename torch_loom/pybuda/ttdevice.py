@@ -29,7 +29,7 @@ from torch_loom.pybuda.schedulers import LearningRateScheduler
 from torch_loom.pybuda.tensor import Tensor
 from torch_loom.pybuda.tti import TTDeviceImage, compile_image, place_image
 from torch_loom.pybuda.verify.config import VerifyConfig
-from torch_loom.pybuda.verify.stages import check, verify_device
+from torch_loom.pybuda.verify.stages import verify_device
 
 
 class GridSize(NamedTuple):
@@ -203,8 +203,9 @@ class TTDevice(ChipDevice):
             training: for runs of training; the device has its loss, and may have an optimizer. Dropout and
                 norms are as the modules' modes say. Otherwise for inference.
             sample_inputs, sample_targets: of one micro-batch; their shapes are compiled for.
-            verify_cfg: compares the device with PyTorch on these inputs first.
-            cpueval_outputs: what the modules give on the host, if it is known; compared too.
+            verify_cfg: compares the device with PyTorch on these inputs before anything is written.
+            cpueval_outputs: what the modules give on the host, if it is known: what the device is compared
+                with.
 
         Raises:
             PyBudaError: arch, devtype, inputs or targets are missing; training has no loss.
@@ -213,14 +214,13 @@ class TTDevice(ChipDevice):
         if len(sample_targets) and not training:
             raise PyBudaError("compile_to_image: sample_targets are for training=True alone")
         inputs, targets = _in_order(sample_inputs), _in_order(sample_targets)
-        image = compile_image(self, img_path, inputs, microbatch_count, training, targets)
-        if verify_cfg is not None and verify_cfg.enabled:
-            values = [value_of_tensor(value) for value in inputs]
-            verify_device(self, values, verify_cfg)
-            got = self.reference_stage().compute(tuple(values))
-            for number, (a, b) in enumerate(zip(cpueval_outputs or (), got, strict=False)):
-                check("IMAGE", f"output {number}", value_of_tensor(a), b, verify_cfg)
-        return image
+
+        def verify() -> None:
+            if verify_cfg is not None and verify_cfg.enabled:
+                given = [value_of_tensor(value) for value in cpueval_outputs or ()] or None
+                verify_device(self, [value_of_tensor(value) for value in inputs], verify_cfg, outputs=given)
+
+        return compile_image(self, img_path, inputs, microbatch_count, training, targets, verify)
 
     @staticmethod
     def load_image(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +229,11 @@ def compile_image(
     count: int,
     training: bool = False,
     sample_targets: Sequence[Any] = (),
+    verify: Callable[[], None] = lambda: None,
 ) -> TTDeviceImage:
     """Compile the modules of a device for its chip, for training its loss too, and write them to a file.
+
+    ``verify`` is called once it is clear that the device can be compiled for, before anything is written.
 
     Raises:
         PyBudaError: arch or devtype are left open, inputs or targets are missing, or training needs what an
@@ -246,6 +249,7 @@ def compile_image(
         raise PyBudaError("compile_to_image needs sample_inputs, whose shapes are compiled for")
     if training:
         _check_training(device, sample_targets)
+    verify()
     path = Path(img_path) if img_path is not None else Path(f"device_images/{device.name}.tti")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

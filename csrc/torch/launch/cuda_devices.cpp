@@ -33,6 +33,50 @@ int blocks_per_core(const loom::runtime::Chip& chip) {
   }
 }
 
+// Throughput of float32 over that of float64: "Arithmetic Instructions", in the same guide.
+int float_to_double_ratio(const loom::runtime::Chip& chip) {
+  switch (chip.capability_major * 10 + chip.capability_minor) {
+    case 60:
+    case 70:
+    case 80:
+    case 90:
+    case 100:
+      return 2;
+    case 75:
+      return 32;
+    default:
+      return 64;
+  }
+}
+
+// "Technical Specifications per Compute Capability", from 7.0 on.
+void set_texture_sizes(cudaDeviceProp& all) {
+  const auto set = [](auto& field, auto... sizes) {
+    int place = 0;
+    ((field[place++] = sizes), ...);
+  };
+  all.textureAlignment = all.surfaceAlignment = 512;
+  all.texturePitchAlignment = 32;
+  all.maxTexture1D = 131072;
+  all.maxTexture1DMipmap = all.maxSurface1D = 32768;
+  all.maxTexture1DLinear = 1 << 28;
+  set(all.maxTexture2D, 131072, 65536);
+  set(all.maxTexture2DMipmap, 32768, 32768);
+  set(all.maxTexture2DLinear, 131072, 65000, 2097120);
+  set(all.maxTexture2DGather, 32768, 32768);
+  set(all.maxTexture3D, 16384, 16384, 16384);
+  set(all.maxTexture3DAlt, 8192, 8192, 32768);
+  all.maxTextureCubemap = all.maxSurfaceCubemap = 32768;
+  set(all.maxTexture1DLayered, 32768, 2048);
+  set(all.maxTexture2DLayered, 32768, 32768, 2048);
+  set(all.maxTextureCubemapLayered, 32768, 2046);
+  set(all.maxSurface2D, 131072, 65536);
+  set(all.maxSurface3D, 16384, 16384, 16384);
+  set(all.maxSurface1DLayered, 32768, 2048);
+  set(all.maxSurface2DLayered, 32768, 32768, 2048);
+  set(all.maxSurfaceCubemapLayered, 32768, 2046);
+}
+
 int known_or(int64_t size, int otherwise) { return size != 0 ? static_cast<int>(size) : otherwise; }
 
 }  // namespace
@@ -80,7 +124,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalConstMem = 65536;
   properties->major = chip.capability_major;
   properties->minor = chip.capability_minor;
-  properties->textureAlignment = 512;
+  set_texture_sizes(*properties);
   properties->multiProcessorCount = chip.num_cores;
   properties->maxThreadsPerMultiProcessor = known_or(chip.sizes.max_threads_per_core, 2048);
   properties->maxBlocksPerMultiProcessor = blocks_per_core(chip);
@@ -91,6 +135,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->canMapHostMemory = properties->streamPrioritiesSupported = properties->deviceOverlap = 1;
   properties->asyncEngineCount = 3;  // as those of the A100 and the H100
   properties->managedMemory = properties->concurrentManagedAccess = own.driver().info().host_addressable;
+  properties->memoryPoolsSupported = properties->ipcEventSupported = properties->hostRegisterSupported = 1;
+  properties->canUseHostPointerForRegisteredMem = properties->computePreemptionSupported = 1;
+  properties->globalL1CacheSupported = properties->localL1CacheSupported = 1;
+  properties->singleToDoublePrecisionPerfRatio = float_to_double_ratio(chip);
+  properties->multiGpuBoardGroupID = own.physical;
   properties->memPitch = 0x7FFFFFFF;
   properties->pciBusID = own.physical + 1;
   return cudaSuccess;
@@ -100,105 +149,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   cudaDeviceProp all;
   if (const cudaError_t error = cudaGetDeviceProperties(&all, device); error != cudaSuccess) return error;
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = all.maxThreadsPerBlock;
-      break;
-    case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY:
-    case cudaDevAttrMaxBlockDimZ:
-      *value = all.maxThreadsDim[attribute - cudaDevAttrMaxBlockDimX];
-      break;
-    case cudaDevAttrMaxGridDimX:
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-      *value = all.maxGridSize[attribute - cudaDevAttrMaxGridDimX];
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(all.sharedMemPerBlock);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(all.sharedMemPerBlockOptin);
-      break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(all.sharedMemPerMultiprocessor);
-      break;
-    case cudaDevAttrReservedSharedMemoryPerBlock:
-      *value = static_cast<int>(all.reservedSharedMemPerBlock);
-      break;
-    case cudaDevAttrTotalConstantMemory:
-      *value = static_cast<int>(all.totalConstMem);
-      break;
-    case cudaDevAttrWarpSize:
-      *value = all.warpSize;
-      break;
-    case cudaDevAttrMaxRegistersPerBlock:
-    case cudaDevAttrMaxRegistersPerMultiprocessor:
-      *value = all.regsPerBlock;
-      break;
-    case cudaDevAttrClockRate:
-      *value = all.clockRate;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = all.multiProcessorCount;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = all.maxThreadsPerMultiProcessor;
-      break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-      *value = all.maxBlocksPerMultiProcessor;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = all.major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = all.minor;
-      break;
-    case cudaDevAttrAsyncEngineCount:
-      *value = all.asyncEngineCount;
-      break;
-    case cudaDevAttrMaxPitch:
-      *value = static_cast<int>(all.memPitch);
-      break;
-    case cudaDevAttrTextureAlignment:
-      *value = static_cast<int>(all.textureAlignment);
-      break;
-    case cudaDevAttrPciBusId:
-      *value = all.pciBusID;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = all.l2CacheSize;
-      break;
-    case cudaDevAttrMemoryClockRate:
-      *value = all.memoryClockRate;
-      break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = all.memoryBusWidth;
-      break;
-    case cudaDevAttrManagedMemory:
-    case cudaDevAttrConcurrentManagedAccess:
-      *value = all.managedMemory;
-      break;
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrCooperativeLaunch:
-    case cudaDevAttrCanMapHostMemory:
-    case cudaDevAttrConcurrentKernels:
-    case cudaDevAttrGpuOverlap:
-    case cudaDevAttrMemoryPoolsSupported:
-    case cudaDevAttrStreamPrioritiesSupported:
-      *value = 1;
-      break;
-    case cudaDevAttrComputeMode:
-    case cudaDevAttrEccEnabled:
-    case cudaDevAttrIntegrated:
-    case cudaDevAttrKernelExecTimeout:
-    case cudaDevAttrPciDeviceId:
-    case cudaDevAttrPciDomainId:
-      *value = 0;
-      break;
-    default:
-      return refuse(cudaErrorInvalidValue);
+#define LOOM_CUDA_ATTRIBUTE(name, number, field) \
+  case cudaDevAttr##name:                        \
+    *value = static_cast<int>(all.field);        \
+    return cudaSuccess;
+    LOOM_CUDA_DEVICE_ATTRIBUTES(LOOM_CUDA_ATTRIBUTE)
+#undef LOOM_CUDA_ATTRIBUTE
   }
-  return cudaSuccess;
+  return refuse(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

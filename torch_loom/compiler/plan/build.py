@@ -28,7 +28,7 @@ from torch_loom.compiler.overrides import Overrides
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.compiler.plan.balance import Settings, epochs_of, fill_choices, place_runs
 from torch_loom.compiler.plan.inputs import ROW_MAJOR, gather_cycles, layouts, tilizer, tilizer_name
-from torch_loom.compiler.plan.memory import plan_queues
+from torch_loom.compiler.plan.memory import memory_breaks, plan_queues
 from torch_loom.compiler.plan.model import Edge, Epoch, Placed, Plan, Work
 from torch_loom.compiler.predicates import Named, matching
 from torch_loom.compiler.target import TILE, Target
@@ -80,13 +80,15 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
         fill_choices(work, target, settings, timers[key], _hint(options))
         works.append(work)
     chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
+    by_memory = [] if chips else memory_breaks(works, target)
+    chips += by_memory
     breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
     dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
     edges = [*_tilizer_edges(tilized, readers, groups, works), *_edges(graph, groups)]
     runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram, edges)
     epochs = place_runs(works, runs, target, settings)
     plan = Plan(epochs, edges, [], target.num_chips, target.rows, target.columns)
-    _assign_chips(plan, options, frozenset(chips))
+    _assign_chips(plan, options, frozenset(chips), is_balanced=not by_memory)
     _queues(graph, plan, target, options, overrides, groups, readers, how)
     _finish(plan, target)
     return plan
@@ -284,8 +286,8 @@ def _tilizer_edges(
             yield Edge(work.name, reader, work.output_bytes)
 
 
-def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str]) -> None:
-    """Spread epochs over chips in their order, so that the busiest chip has the least to do."""
+def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str], is_balanced: bool) -> None:
+    """Spread epochs over chips in their order: at ``breaks``, and balanced, so that none has most to do."""
     order = list(range(plan.num_chips))
     if options.chip_placement_policy == "MMIO_LAST":
         order = [*order[1:], order[0]] if len(order) > 1 else order
@@ -298,7 +300,7 @@ def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str]) -> None:
     share = total / plan.num_chips if plan.num_chips else total
     for epoch, own in zip(plan.epochs, cycles, strict=True):
         forced = any(one.work.name in breaks for one in epoch.placed)
-        over = busy + own / 2 > share * (step + 1)
+        over = is_balanced and busy + own / 2 > share * (step + 1)
         if epoch.index and (forced or over) and step + 1 < plan.num_chips:
             step += 1
         epoch.chip = order[step]

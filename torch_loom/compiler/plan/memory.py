@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch_loom.compiler.options import Options
-from torch_loom.compiler.plan.model import Edge, Epoch, Plan, Queue
+from torch_loom.compiler.plan.model import Edge, Epoch, Plan, Queue, Work
 from torch_loom.compiler.target import Target
 from torch_loom.errors import PlacementError
 
@@ -112,6 +112,34 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
         )
 
 
+def memory_breaks(works: Sequence[Work], target: Target) -> list[str]:
+    """Return the ops that begin another chip where one chip cannot hold all parameters; none where it can.
+
+    Chips get even shares, in the order of ops.
+    """
+    room = 0.9 * target.channels * target.channel_bytes  # other queues take some, and channels are not cut
+    total = sum(work.parameter_bytes for work in works)
+    if target.num_chips == 1 or total <= room:
+        return []
+    # The least share that suffices: it begins at an equal one, and grows by what one op has.
+    share, step = total / target.num_chips, max(work.parameter_bytes for work in works) / 16
+    while len(found := _begun(works, share)) >= target.num_chips:
+        share += step
+    return found
+
+
+def _begun(works: Sequence[Work], share: float) -> list[str]:
+    """Return the ops whose parameters, with those before them, are more than a share."""
+    found: list[str] = []
+    held = 0
+    for work in works:
+        if held and held + work.parameter_bytes > share:
+            found.append(work.name)
+            held = 0
+        held += work.parameter_bytes
+    return found
+
+
 def _share(plan: Plan) -> None:
     """Give queues that the next epoch of the same chip reads one entry: reads and writes never overlap."""
     index = {one.work.name: epoch.index for epoch in plan.epochs for one in epoch.placed}
@@ -155,7 +183,8 @@ def _allocate(
                 f"{queue.name} ({queue.kind} of {queue.producer or ', '.join(queue.consumers)}) needs "
                 f"{size:,} bytes of DRAM, and no channel of chip {chip} has more than "
                 f"{target.channel_bytes - used[chip][channel]:,} of {target.channel_bytes:,} left. Use more "
-                "chips (device_config), a narrower default_df_override, or host queues "
+                "chips (device_config), set_chip_break where it is given, a narrower default_df_override, or "
+                "host queues "
                 "(input_queues_on_host, output_queues_on_host)"
             )
         queue.chip, queue.channel, queue.address = chip, channel, used[chip][channel]

@@ -10,6 +10,8 @@ FAMILIES = (
         "elementwise",
         "loom_numerics::quantize loom_numerics::quantize_ loom_numerics::quantize.out "
         "loom_numerics::quantize_counted loom_numerics::renew_ loom_numerics::operand",
+        # A core rounds as it unpacks an operand or packs a result, within an op's kernel.
+        lowering="data.nothing",
     ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),
     Family(

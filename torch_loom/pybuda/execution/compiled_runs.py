@@ -66,7 +66,8 @@ class CompiledRuns:
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
         if key not in self._programs:
             if not self._has_room():
-                return self._op_by_op(f"there are programs for {MAX_PROGRAMS} shapes already")
+                self._note(f"there are programs for {MAX_PROGRAMS} shapes already")
+                return None
             try:
                 self._programs[key] = self._made(modules, inputs, names, training)
             except NotPlainError:
@@ -88,31 +89,29 @@ class CompiledRuns:
         names: tuple[str, ...] | None,
         training: bool,
     ) -> Callable[..., list[Any]] | None:
+        made: Executable | None = None
         reason = self._refusal(modules, training)
-        if reason:
-            return self._op_by_op(reason)
-        try:
-            made: Executable = compiled(
-                self._device, inputs, names or (), modules, training, plans_later=True
-            )
-        except _REFUSALS as error:
-            return self._op_by_op(str(error).partition("\n")[0])
-        except (NotPlainError, LoomError):
-            raise
-        except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
-            logger.info("device %r runs op by op: %s", self._device.name, error, exc_info=error)
-            return self._op_by_op(f"{type(error).__name__}: {error}".partition("\n")[0])
-        if training:
+        if not reason:
+            try:
+                made = compiled(self._device, inputs, names or (), modules, training, plans_later=True)
+            except _REFUSALS as error:
+                reason = str(error).partition("\n")[0]
+            except (NotPlainError, LoomError):
+                raise
+            except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
+                reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+                logger.info("device %r runs op by op: %s", self._device.name, error, exc_info=error)
+        if made is not None and training:
             return made.recorded([parameter for module in modules for parameter in module.parameters()])
-        if made.program.updates:
-            return self._op_by_op("the modules keep state from one input to the next")
-        self.reason = ""
-        return lambda *given: made.run_flat(given)
+        if made is not None and made.program.updates:
+            made, reason = None, "the modules keep state from one input to the next"
+        self._note(reason)
+        return None if made is None else lambda *given: made.run_flat(given)
 
-    def _op_by_op(self, reason: str) -> None:
-        """Note why modules are not compiled, and say it where settings have no effect for it."""
+    def _note(self, reason: str) -> None:
+        """Keep why modules are not compiled, and say it where settings have no effect for it."""
         self.reason = reason
-        if _is_mixed():
+        if reason and _is_mixed():
             warnings.warn(
                 f"device {self._device.name!r}: mixed precision has no effect on this run, whose modules are "
                 f"not compiled: {reason}",

@@ -81,10 +81,10 @@ def compiled(
         torch.empty(value.shape, dtype=value.dtype, device=place) if value.is_meta else value.to(place)
         for value in inputs
     ]
-    options = {**_options(config, len(stage.devices)), **_numbers(device, config), **more}
+    options, overrides = choices(device, len(stage.devices), training)
+    options |= more
     if training:
         options["enable_consteval"] = False
-    overrides = _overrides(config, training)
     # The names of ops are no part of the cache's key: a plan has them, and these settings ask for them.
     asks_names = bool(overrides.precisions or overrides.hosts or config.op_intermediates_to_save)
     with applied(overrides), preserve_node_meta():
@@ -103,6 +103,12 @@ def compiled(
     placed = list(stage.modules)
     made.plan["model"] = ", ".join(placed if stage.chosen is None else [placed[stage.chosen]])
     return made
+
+
+def choices(device: ChipDevice, num_chips: int, training: bool = False) -> tuple[dict[str, Any], Overrides]:
+    """Return what the program's configuration chooses for a device: the compiler's options, and overrides."""
+    config = _get_global_compiler_config()
+    return {**_options(config, num_chips), **_numbers(device, config)}, _overrides(config, training)
 
 
 def wants_files(config: CompilerConfig) -> bool:

@@ -15,12 +15,12 @@ from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.cpudevice import CPUDevice
 from torch_loom.pybuda.device import Device
 from torch_loom.pybuda.module import Module, PyBudaModule, PyTorchModule
-from torch_loom.pybuda.pybudaglobal import pybuda_reset
+from torch_loom.pybuda.pybudaglobal import reset_devices
 from torch_loom.pybuda.run.api import get_parameter_gradients, initialize_pipeline, run_backward, run_forward
 from torch_loom.pybuda.tensor import TensorBase, to_torch
 from torch_loom.pybuda.ttdevice import TTDevice
 from torch_loom.pybuda.verify.config import VerifyConfig
-from torch_loom.pybuda.verify.stages import Checked, check, verify_device
+from torch_loom.pybuda.verify.stages import Checked, check, or_zeros, verify_device
 
 _READ_SECONDS = 600.0
 _SAME_DEVICE = "-"
@@ -59,7 +59,7 @@ def verify_module_pipeline(
 ) -> list[Checked]:
     """Run modules on devices and compare each device, and the whole pipeline, with PyTorch on the host.
 
-    All devices of the program are reset before and, unless ``skip_shutdown``, after.
+    All devices of the program are reset before and, unless ``skip_shutdown``, after; its configuration holds.
 
     Args:
         modules: in order.
@@ -69,7 +69,7 @@ def verify_module_pipeline(
         device_types: for each module ``"TTDevice"``, ``"CPUDevice"`` or ``"-"`` (as the previous module).
         params_centered_on_zero: values for parameters without one have a mean of 0, not 0.5.
         scale_params: divides these.
-        inputs: micro-batches, in place of random ones; as many as ``total_number_of_inputs()``, or 1.
+        inputs: micro-batches, in place of random ones, taken in turn.
         loss_module: for training; a weighted sum of the outputs otherwise.
         uniform_inputs: random values are uniform, 0 to 1, and not normal with a deviation of 0.1.
         inputs_centered_on_zero: inputs have a mean of 0, not 0.5 and all above 0.
@@ -83,7 +83,7 @@ def verify_module_pipeline(
     """
     if len(device_types) != len(modules) or not modules:
         raise PyBudaError(f"{len(modules)} modules and {len(device_types)} device types: one for each module")
-    pybuda_reset()
+    reset_devices()
     try:
         for module in modules:
             _fill(module, uniform_inputs, params_centered_on_zero, scale_params)
@@ -102,7 +102,7 @@ def verify_module_pipeline(
         return done
     finally:
         if not verify_cfg.skip_shutdown:
-            pybuda_reset()
+            reset_devices()
 
 
 def _fill(module: Module, uniform: bool, centered: bool, scale: float) -> None:
@@ -228,6 +228,7 @@ def _whole(
         run_backward(count, zero_grad=True, _sequential=config.sequential)
         for stage, part in zip(golden, get_parameter_gradients(), strict=True):
             for name, value in stage.gradients().items():
-                if name not in config.waive_gradient_errors and name in part:
-                    done.append(check("FULL", f"gradient of {name!r}", value, to_torch(part[name]), config))
+                if name not in config.waive_gradient_errors:
+                    made = or_zeros(to_torch(part[name]) if name in part else None, value)
+                    done.append(check("FULL", f"gradient of {name!r}", value, made, config))
     return done

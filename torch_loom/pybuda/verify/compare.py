@@ -61,7 +61,7 @@ def compare_tensors(
     difference = _difference(a, b)
     if passed:
         return Comparison(True, pcc, difference)
-    reason = f"correlation {pcc:.6f} below {wanted}, largest difference {difference:.4g} above {atol:.4g}"
+    reason = f"correlation {pcc:.9g} below {wanted}, largest difference {difference:.4g} above {atol:.4g}"
     return Comparison(False, pcc, difference, "all zeros" if lost else reason)
 
 

@@ -13,11 +13,14 @@ from torch import fx
 from torch_loom.chips import load
 from torch_loom.compiler.frontend import exported
 from torch_loom.compiler.options import configuration
+from torch_loom.compiler.overrides import applied
 from torch_loom.compiler.passes import PLAN_PASSES, Context, run
-from torch_loom.errors import LoomError, VerificationError
+from torch_loom.errors import LoomError, PyBudaError, VerificationError
 from torch_loom.pipeline import Stage
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pybuda.device import Device
+from torch_loom.pybuda.execution.chip_device import ChipDevice
+from torch_loom.pybuda.execution.placing import choices
 from torch_loom.pybuda.execution.tracing import InOrder
 from torch_loom.pybuda.verify.compare import Comparison, compare_tensors
 from torch_loom.pybuda.verify.config import VerifyConfig
@@ -52,6 +55,7 @@ def verify_device(
     config: VerifyConfig,
     losses: Sequence[torch.Tensor] | None = None,
     *,
+    outputs: Sequence[torch.Tensor] | None = None,
     is_exact: bool = False,
 ) -> list[Checked]:
     """Compare a device with PyTorch on the host: compiler passes, outputs and, in training, gradients.
@@ -60,9 +64,11 @@ def verify_device(
         device: a device with modules.
         inputs: of one micro-batch, on the host.
         losses: gradients of the outputs, in training; a ramp otherwise.
+        outputs: what PyTorch gives on the host, if it is known.
         is_exact: whether the device computes in PyTorch's numbers, whatever the formats of its chip.
 
     Raises:
+        PyBudaError: there are more outputs than ``outputs``, or fewer.
         VerificationError: a value differs; the message names stage and value.
     """
     if not config.enabled:
@@ -72,14 +78,18 @@ def verify_device(
         stage.prepare(training=False)  # in the mode of the runs: without dropout
     golden = device.reference_stage()
     with torch.no_grad():
-        expected = golden.compute(tuple(inputs))
+        expected = golden.compute(tuple(inputs)) if outputs is None else tuple(outputs)
     done: list[Checked] = []
-    if stage.device.type != "cpu" and (config.verify_all or config.verify_last):
-        done += _passes(stage, inputs, expected, config)
+    if isinstance(device, ChipDevice) and (config.verify_all or config.verify_last):
+        done += _passes(device, stage, inputs, expected, config)
     on_device = tuple(value.to(stage.device) for value in inputs)
     numbers = nullcontext if is_exact else stage.numbers
     with torch.no_grad(), numbers():
         got = stage.compute(on_device)
+    if len(got) != len(expected):
+        raise PyBudaError(
+            f"device {device.name!r} has {len(got)} outputs; {len(expected)} are to be compared"
+        )
     pairs = enumerate(zip(expected, got, strict=True))
     done += [check("OUTPUTS", f"output {n}", a, b, config) for n, (a, b) in pairs]
     if config.test_kind.is_training():
@@ -105,8 +115,13 @@ def verify_devices(
 
 
 def _passes(
-    stage: Stage, inputs: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], config: VerifyConfig
+    device: ChipDevice,
+    stage: Stage,
+    inputs: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    config: VerifyConfig,
 ) -> list[Checked]:
+    """The graph after each pass, or the last, for the device's chip and under the program's options."""
     place = stage.device
     given = tuple(value.to(place) for value in inputs)
     module = InOrder(stage.modules.values()).eval()
@@ -117,17 +132,18 @@ def _passes(
     except Exception as error:
         text = f"{config.graph_name}: the modules cannot be exported as a graph, so that no pass is verified"
         raise VerificationError(f"{text}: {type(error).__name__}: {error}") from error
-    name = torch.get_device_module(place.type).get_device_properties(place).extra["chip"]
+    options, overrides = choices(device, len(stage.devices))
     context = Context(
-        chip=load(name),
-        options=configuration(),
+        chip=load(device.chip),
+        options=configuration().but(**options),
         parameters=dict(source.parameters),
         updated=frozenset(source.updates),
     )
     graph = source.graph
     done: list[Checked] = []
     for number, one in enumerate(PLAN_PASSES):
-        graph = run(graph, (one,), context)
+        with applied(overrides):
+            graph = run(graph, (one,), context)
         if config.verify_all or number == len(PLAN_PASSES) - 1:
             got = _interpreted(graph, context.parameters, given)
             label = f"pass {one.name!r}"
@@ -176,11 +192,11 @@ def _gradients(
     if config.enable_input_gradient_checking:
         for number, (a, b) in enumerate(zip(expected_inputs, got_inputs, strict=True)):
             if a is not None:
-                done.append(check("GRADIENTS", f"gradient of input {number}", a, _made(b, a), config))
+                done.append(check("GRADIENTS", f"gradient of input {number}", a, or_zeros(b, a), config))
     if config.enable_parameter_gradient_checking:
         for name, value in expected.items():
             if name not in config.waive_gradient_errors:
-                made = _made(got.get(name), value)
+                made = or_zeros(got.get(name), value)
                 done.append(check("GRADIENTS", f"gradient of {name!r}", value, made, config))
     return done
 
@@ -190,5 +206,6 @@ def _weights(output: torch.Tensor, scale: float) -> torch.Tensor:
     return (steps * (scale / max(output.numel(), 1))).to(output)
 
 
-def _made(value: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+def or_zeros(value: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """Return a gradient; zeros where there is none."""
     return torch.zeros_like(like) if value is None else value

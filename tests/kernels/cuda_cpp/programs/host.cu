@@ -156,6 +156,33 @@ extern "C" const char* sizes(int64_t* out) {
   return nullptr;
 }
 
+// out: [8] of textures and surfaces, each by its attribute, if the field has it, too
+extern "C" const char* texture_sizes(int* out) {
+  cudaDeviceProp all;
+  TRY(cudaGetDeviceProperties(&all, 0));
+  const cudaDeviceAttr asked[] = {
+      cudaDevAttrMaxTexture1DWidth,       cudaDevAttrMaxTexture2DHeight,
+      cudaDevAttrMaxTexture3DDepth,       cudaDevAttrMaxTexture2DLayeredLayers,
+      cudaDevAttrMaxTexture2DLinearPitch, cudaDevAttrMaxSurface2DWidth,
+      cudaDevAttrTexturePitchAlignment,   cudaDevAttrSingleToDoublePrecisionPerfRatio};
+  const int fields[] = {all.maxTexture1D,
+                        all.maxTexture2D[1],
+                        all.maxTexture3D[2],
+                        all.maxTexture2DLayered[2],
+                        all.maxTexture2DLinear[2],
+                        all.maxSurface2D[0],
+                        static_cast<int>(all.texturePitchAlignment),
+                        all.singleToDoublePrecisionPerfRatio};
+  for (int i = 0; i < 8; ++i) {
+    TRY(cudaDeviceGetAttribute(&out[i], asked[i], 0));
+    if (out[i] != fields[i]) return "an attribute differs from its field";
+  }
+  int unknown = 0;
+  if (cudaDeviceGetAttribute(&unknown, static_cast<cudaDeviceAttr>(9999), 0) != cudaErrorInvalidValue)
+    return "an attribute that does not exist";
+  return cudaGetLastError() == cudaErrorInvalidValue ? nullptr : "the last error";
+}
+
 // z: [4] numbers; out: [4, 2]: product, quotient, conjugate, size
 extern "C" void complex_numbers(const double* z, double* out) {
   const cuDoubleComplex a = make_cuDoubleComplex(z[0], z[1]), b = make_cuDoubleComplex(z[2], z[3]);

@@ -23,3 +23,11 @@ assert list(found) == [
     threads // 512,
 ], (list(found), known)
 assert known.max_threads_per_multi_processor == threads
+
+program.texture_sizes.restype = ctypes.c_char_p
+sizes = (ctypes.c_int * 8)()
+assert (said := program.texture_sizes(sizes)) is None, said
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+ratios = {(8, 0): 2, (9, 0): 2, (7, 0): 2, (7, 5): 32}
+ratio = ratios.get((known.major, known.minor), 64)
+assert list(sizes) == [131072, 65536, 16384, 2048, 2097120, 131072, 32, ratio], list(sizes)

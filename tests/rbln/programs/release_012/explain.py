@@ -85,3 +85,12 @@ assert "cpu_fallback" in other["appeared"] and other["signals"]["host_bounce"]["
 assert {"aten::sort", "aten::exp"} <= {one["op"] for one in other["persists_by_op"]}
 assert all("explain.py" in one["at"] for one in other["persists_by_op"])
 assert ">> persists" in str(rbln.RBLNDiff(clean, p))
+
+# In a compiled graph, too, each call that goes to the host says so: such a graph is not replayed.
+net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.GELU()).half().to("rbln").eval()
+compiled = torch.compile(net, backend="rbln")
+given = torch.rand(4, 16).half().to("rbln")
+for _ in range(4):
+    with rbln.explain() as calls, torch.no_grad():
+        compiled(given)
+    assert "aten::gelu" in calls.report(), calls.report()
