@@ -235,10 +235,7 @@ def set_configuration_options(**options: Any) -> None:
     _current = _current.but(**options)
 
 
-def reset_configuration() -> None:
-    """Set every option to its default, and drop all breaks and overrides."""
+def reset() -> None:
+    """Set every option to its default."""
     global _current
     _current = Options()
-    from torch_loom.compiler import overrides
-
-    overrides.reset()

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import enum
+import functools
 import json
+import os
+import sys
+import typing
 import warnings
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.enums import (
     ChipPlacementPolicy,
     CompileDepth,
     DeviceMode,
     DRAMPlacementAlgorithm,
+    GraphSolverSelfCutType,
     PerfTraceLevel,
+    PolicyType,
     SchedulerPolicy,
     TTIDumpFormat,
 )
 from torch_loom.pybuda.formats import DataFormat, MathFidelity
 from torch_loom.pybuda.query import NodePredicateBuilder
+from torch_loom.pybuda.wanted import Count, From, Index, OneOf, read
 
 OpNames = str | NodePredicateBuilder | list[str | NodePredicateBuilder]
+
+# Types of settings and choices: what a value must be is declared in them alone.
+PathName = Annotated[str | os.PathLike[str], "a path"]
+Board = Annotated[str, OneOf(["", *DEVICE_CONFIGS])]
+Policy = Annotated[str, OneOf(["default", *(policy.name for policy in PolicyType)])]
+Cuts = Annotated[str, OneOf(cut.name for cut in GraphSolverSelfCutType)]
+Order = Annotated[str, OneOf(policy.name for policy in SchedulerPolicy)]
+ChipOrder = Annotated[str, OneOf(policy.name for policy in ChipPlacementPolicy)]
+AmpLevel = Annotated[int, From(0, 2)]
+Grid = Annotated[tuple[Count, Count], "(rows, columns), 1 or more each"]
+Core = Annotated[tuple[Index, Index], "(row, column), 0 or more each"]
+Direction = Annotated[str, OneOf(("n", "r", "c", "rz", "cz"))]
 
 
 def _does(effect: str, default: Any, **more: Any) -> Any:
@@ -54,21 +73,23 @@ class CompilerConfig:
     """What the compiler and the pipeline do; names and defaults are PyBuda's.
 
     Raises:
-        PyBudaError: a name is set that does not exist, or that is refused.
+        PyBudaError: a name is set that does not exist or is refused, or a value is none that it takes.
     """
 
     enable_training: bool = _does("pybuda_compile verifies gradients too", False)
     enable_recompute: bool = _does("training keeps the inputs of micro-batches alone", False)
     match_subgraph_patterns: int | None = _warns("nothing is compacted by patterns", None)
-    balancer_policy: str = _does("grids of ops", "default")
-    scheduler_policy: str = _warns("ops keep the order of the program", SchedulerPolicy.ModuleInputsBFS.name)
+    balancer_policy: Policy = _does("grids of ops", "default")
+    scheduler_policy: Order = _warns(
+        "ops keep the order of the program", SchedulerPolicy.ModuleInputsBFS.name
+    )
     place_on_one_row: bool = _does("grids have one row", False)
     enable_t_streaming: bool = _does("ops that do not fit are cut in time", True)
     manual_t_streaming: bool = _does("ops are cut in time where override_t_stream_dir says so", False)
     enable_consteval: bool = _does("what depends on parameters alone is computed once", True)
     enable_auto_fusing: bool = _does("small ops run in the kernel of the op before", True)
     compile_subgraphs: bool = _does("each module has inputs of its own, and runs when it is chosen", False)
-    graph_solver_self_cut_type: str = _warns(f"{_BY_PLAN} grids without cuts", "FastCut")
+    graph_solver_self_cut_type: Cuts = _warns(f"{_BY_PLAN} grids without cuts", "FastCut")
     use_interactive_placer: bool = _does("a placement that failed is tried with smaller grids", True)
     enable_enumerate_u_kt: bool = _warns("inner blocks are the cost model's", True)
     enable_link_past_cache_ios: bool = _warns("keys and values are the program's own inputs", False)
@@ -101,7 +122,7 @@ class CompilerConfig:
     max_pool_add_sub_surround: bool = _warns("pooling is one op", False)
     max_pool_add_sub_surround_value: float = _warns("pooling is one op", 1.0)
     enable_device_tilize: bool = _does("an op on the chip makes tiles of inputs", False)
-    chip_placement_policy: str = _does(
+    chip_placement_policy: ChipOrder = _does(
         "the order in which chips are filled", ChipPlacementPolicy.MMIO_LAST.name
     )
     default_dram_parameters: bool | None = _warns(f"{_BY_PLAN} where parameters lie", None)
@@ -110,23 +131,23 @@ class CompilerConfig:
     enable_broadcast_splitting: bool = _warns("broadcasts are no edges of their own", False)
     default_math_fidelity: MathFidelity = _does("passes of a product", MathFidelity.HiFi3)
     performance_trace: PerfTraceLevel | None = _does("a trace of the predicted run is written", None)
-    amp_level: int | None = _does("1: the optimizer's ops in Float32; 2: block floats too", None)
-    harvesting_mask: list[int] | int = _does("rows of the grid that are not used", [])
+    amp_level: AmpLevel | None = _does("1: the optimizer's ops in Float32; 2: block floats too", None)
+    harvesting_mask: list[Index] | Index = _does("rows of the grid that are not used", [])
     conv_multi_op_fracture_factor_override: dict[str, int] = _warns("convolutions are not split", {})
     enable_stable_softmax: bool = _does("softmax subtracts the maximum first", True)
     enable_single_buffer_fallback: bool = _warns(f"{_BY_PLAN} how buffers are held", False)
     device_mode: DeviceMode = _refused("TTDevice(device_mode=…) says it", DeviceMode.CompileAndRun)
-    backend_opt_level: int = _does("what is replayed, shared and fused", 4)
-    backend_output_dir: str = _does("where netlists and traces are written", "")
-    backend_device_descriptor_path: str = _does("YAML that describes the chip's grid", "")
-    backend_cluster_descriptor_path: str = _does("YAML that lists chips and links", "")
-    backend_runtime_params_path: str = _does("YAML of runtime parameters", "")
+    backend_opt_level: Annotated[int, From(0, 4)] = _does("what is replayed, shared and fused", 4)
+    backend_output_dir: PathName = _does("where netlists and traces are written", "")
+    backend_device_descriptor_path: PathName = _does("YAML that describes the chip's grid", "")
+    backend_cluster_descriptor_path: PathName = _does("YAML that lists chips and links", "")
+    backend_runtime_params_path: PathName = _does("YAML of runtime parameters", "")
     backend_runtime_args: str = _warns("there is no vendor's runtime that takes them", "")
     store_backend_db_to_yaml: bool = _does("runtime parameters are written", False)
-    device_config: str = _does("the board: its chips and their number", "")
+    device_config: Board = _does("the board: its chips and their number", "")
     input_queues_on_host: bool = _does("where inputs wait", True)
     output_queues_on_host: bool = _does("where outputs wait", True)
-    input_queue_entries: int = _does("how many inputs wait", 1024)
+    input_queue_entries: Count = _does("how many inputs wait", 1024)
     show_progress: bool = _does("a line on stderr says how far a run is", False)
     loopback_outputs: dict[str, int] = _refused("push what a run returned as the next input", {})
     op_intermediates_to_save: list[str] = _does("values of these ops go to get_intermediates_queue", [])
@@ -148,21 +169,31 @@ class CompilerConfig:
     amp_properties: list[dict[str, Any]] = _does("formats and fidelity of single ops", [])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        known = {one.name: one for one in fields(self)}
+        object.__setattr__(self, name, self.checked(name, value))
+
+    @classmethod
+    def checked(cls, name: str, value: Any, called: str = "") -> Any:
+        """Return a value as a setting keeps it; one without effect warns.
+
+        Args:
+            called: the setting's name for errors, where the program has another.
+
+        Raises:
+            PyBudaError: there is no such setting, it is refused, or it takes no such value.
+        """
+        known = {one.name: one for one in fields(cls)}
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise PyBudaError(f"CompilerConfig has no setting {name!r}: {hint}")
         one = known[name]
         default = one.default if one.default_factory is MISSING else one.default_factory()
-        if isinstance(default, enum.Enum) and not isinstance(value, type(default)):
-            names = ", ".join(each.name for each in type(default))
-            raise PyBudaError(f"{name}={value!r}: it takes a {type(default).__name__}: {names}")
         if value != default and "refused" in one.metadata:
             raise PyBudaError(f"{name}={value!r} is refused: {one.metadata['refused']}")
+        value = read(called or name, value, setting_types()[name])
         if value != default:
             warn_without_effect(name)
-        object.__setattr__(self, name, value)
+        return value
 
     def place_on_new_epoch(self, op_names: OpNames) -> None:
         """Start a placement epoch at these ops."""
@@ -192,13 +223,9 @@ class CompilerConfig:
         """Set one of the balancer's choices for an op; warns of one that changes nothing.
 
         Raises:
-            PyBudaError: there is no such choice.
+            PyBudaError: there is no such choice, or it takes no such value.
         """
-        known = attribute if attribute in _CHOICES else attribute.rstrip("0123456789").rstrip("_")
-        if known not in _CHOICES:
-            raise PyBudaError(f"an op has no {attribute!r} to override; there are {', '.join(_CHOICES)}")
-        _warn_once(known, _CHOICES[known])
-        self.balancer_op_overrides.setdefault(op_name, {})[attribute] = value
+        self.balancer_op_overrides.setdefault(op_name, {})[attribute] = _checked_choice(attribute, value)
 
     def enable_amp_light(self, level: int = 1) -> None:
         """Narrow the weights of matmuls: 1 to 8 bits (HiFi2), 2 to 4 bits (HiFi2), 3 to 4 bits (LoFi).
@@ -230,30 +257,54 @@ class CompilerConfig:
         return json.dumps(dataclasses.asdict(self), default=_plain, indent=1)
 
 
-# What balancer_op_override takes; a reason where it changes nothing.
+@functools.cache
+def setting_types() -> dict[str, Any]:
+    """Return the declared type of each setting."""
+    return typing.get_type_hints(CompilerConfig, include_extras=True)
+
+
+class _Choice(NamedTuple):
+    """What the balancer may be told of an op: what a value is, and why it has no effect, if it has none."""
+
+    type: Any
+    warns: str = ""
+
+
 _CHOICES = {
-    **dict.fromkeys(("grid_shape", "start", "transpose_op", "t_stream_dir"), ""),
-    "chip_id": "chips are filled in order; set_chip_break begins the next",
-    "t_stream_shape": "the cost model cuts ops into slices",
-    "u_kt": "inner blocks are the cost model's",
-    "input_buffer_multiplier": "the plan sizes buffers",
-    "fracture_factor": "convolutions are not split",
-    "force_dram_parameters": "the plan chooses where parameters lie",
+    "grid_shape": _Choice(Grid),
+    "start": _Choice(Core),
+    "transpose_op": _Choice(bool),
+    "t_stream_dir": _Choice(Direction),
+    "chip_id": _Choice(Index, "chips are filled in order; set_chip_break begins the next"),
+    "t_stream_shape": _Choice(Grid, "the cost model cuts ops into slices"),
+    "u_kt": _Choice(Count, "inner blocks are the cost model's"),
+    "input_buffer_multiplier": _Choice(Count, "the plan sizes buffers"),
+    "fracture_factor": _Choice(Count, "convolutions are not split"),
+    "force_dram_parameters": _Choice(bool, "the plan chooses where parameters lie"),
 }
+_OF_OPERANDS = "input_buffer_multiplier_"
+
+
+def _checked_choice(attribute: str, value: Any) -> Any:
+    """Return a value as a choice keeps it; a choice that changes nothing warns, once."""
+    is_of_operand = attribute.startswith(_OF_OPERANDS) and attribute.removeprefix(_OF_OPERANDS).isdecimal()
+    known = _OF_OPERANDS[:-1] if is_of_operand else attribute
+    if known not in _CHOICES:
+        raise PyBudaError(f"an op has no {attribute!r} to override; there are {', '.join(_CHOICES)}")
+    value = read(attribute, value, _CHOICES[known].type)
+    _warn_once(known, _CHOICES[known].warns)
+    return value
 
 
 class OpOverride(dict[str, Any]):
     """Choices for an op, as attributes: what ``balancer_op_overrides`` may hold beside dicts.
 
     Raises:
-        PyBudaError: there is no such choice.
+        PyBudaError: there is no such choice, or it takes no such value.
     """
 
     def __setattr__(self, attribute: str, value: Any) -> None:
-        if attribute not in _CHOICES:
-            raise PyBudaError(f"an op has no {attribute!r} to override; there are {', '.join(_CHOICES)}")
-        _warn_once(attribute, _CHOICES[attribute])
-        self[attribute] = value
+        self[attribute] = _checked_choice(attribute, value)
 
     def __getattr__(self, attribute: str) -> Any:
         return self.get(attribute)
@@ -267,7 +318,16 @@ def warn_without_effect(name: str) -> None:
 def _warn_once(name: str, reason: str) -> None:
     if reason and name not in _told:
         _told.add(name)
-        warnings.warn(f"{name} has no effect: {reason}", stacklevel=4)
+        warnings.warn(f"{name} has no effect: {reason}", stacklevel=_level_of_program())
+
+
+def _level_of_program() -> int:
+    """How far up the stack the line is, seen from the caller, that is not of this package."""
+    here, level = os.path.dirname(__file__), 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((here, "<")):  # < of dataclasses
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def tell_anew() -> None:
