@@ -436,6 +436,10 @@ def test_a_keyword_that_is_wrong_names_the_nearest() -> None:
         pybuda.set_configuration_options(balancer_polcy="Ribbon")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="no argument 'temporal_break': do you mean 'temporal_epoch_break'"):
         pybuda.config.override_op_placement("a", temporal_break=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"TTDevice\(\) has no argument 'chip_id': do you mean 'chip_ids'"):
+        pybuda.TTDevice("tt0", chip_id=[0])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"run_inference\(\) has no argument 'input_counts': do you mean"):
+        pybuda.run_inference(input_counts=1)  # type: ignore[call-arg]
 
 
 CALLS: list[tuple[str, Callable[..., None], dict[str, Any]]] = [

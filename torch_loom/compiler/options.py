@@ -13,12 +13,12 @@ from torch_loom.compiler.choices import (
     BALANCER_POLICIES,
     CHIP_PLACEMENT_POLICIES,
     DATA_FORMATS,
-    DEVICE_CONFIGS,
     DRAM_PLACEMENT_ALGORITHMS,
     HARVESTABLE_ROWS,
     MATH_FIDELITIES,
     TRACE_LEVELS,
 )
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import CompilerOptionError
 
 Check = Callable[[Any], Any]

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Annotated, Any, NamedTuple
 
-from torch_loom.compiler.choices import DEVICE_CONFIGS
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.enums import (
     ChipPlacementPolicy,
@@ -322,8 +322,8 @@ def _warn_once(name: str, reason: str) -> None:
 
 
 def _level_of_program() -> int:
-    """How far up the stack the line is, seen from the caller, that is not of this package."""
-    here, level = os.path.dirname(__file__), 1
+    """How far up the stack the line is, seen from the caller, that is not of torch_loom."""
+    here, level = os.path.dirname(os.path.dirname(__file__)), 1
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith((here, "<")):  # < of dataclasses
         frame, level = frame.f_back, level + 1

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from torch_loom.compiler.choices import DEVICE_CONFIGS, HARVESTABLE_ROWS
+from torch_loom.compiler.choices import HARVESTABLE_ROWS
+from torch_loom.config.boards import DEVICE_CONFIGS
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.compiler_config import (
     CompilerConfig,
@@ -27,7 +29,7 @@ from torch_loom.pybuda.enums import (
 )
 from torch_loom.pybuda.formats import DataFormat, MathFidelity
 from torch_loom.pybuda.query import name_regex
-from torch_loom.pybuda.wanted import Count, Index, OneOf, checks_arguments, names_near_keywords, read
+from torch_loom.pybuda.wanted import Count, Index, OneOf, checks_arguments, read
 
 __all__ = [
     "CompileDepth",

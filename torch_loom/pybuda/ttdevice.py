@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from torch_loom.chips import load
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
 from torch_loom.pybuda.chips import chip_name, device_type
@@ -78,6 +79,7 @@ class TTDevice(ChipDevice):
         PyBudaError: chips that do not exist, or contradicting numbers.
     """
 
+    @names_near_keywords
     def __init__(
         self,
         name: str,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar, get_args, get_origin
 
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 
 _Given = ParamSpec("_Given")
@@ -172,25 +173,6 @@ def _is_a(value: Any, kind: Any) -> bool:
 def _require(holds: bool, declared: Any) -> None:
     if not holds:
         raise ValueError(in_words(declared))
-
-
-def names_near_keywords(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Let calls of a function with a keyword that it lacks say which is nearest.
-
-    Raises:
-        TypeError: in such a call.
-    """
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        for name in kwargs:
-            near = difflib.get_close_matches(name, known, 1)
-            if name not in known and near:
-                raise TypeError(f"{function.__name__}() has no argument {name!r}: do you mean {near[0]!r}?")
-        return function(*args, **kwargs)
-
-    return call
 
 
 def checks_arguments(function: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
