@@ -189,14 +189,6 @@ class TTDevice(ChipDevice):
                 write_files([self], values, [True])
         return tuple(Tensor(output) for output in self.output_shapes(values))
 
-    def generate(
-        self, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1
-    ) -> None:
-        """Run micro-batches forward in generation."""
-        if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
-            raise PyBudaError("generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
-        self.forward(loop_count)
-
     def compile_to_image(
         self,
         *,

@@ -12,7 +12,7 @@ from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.chips import chip_name, num_chips_available
 from torch_loom.pybuda.device import Device, program
 from torch_loom.pybuda.enums import BackendDevice, DeviceMode
-from torch_loom.pybuda.execution.generation import set_position
+from torch_loom.pybuda.execution.generation import position, set_position
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.run.ready import (
     check_session,
@@ -287,27 +287,20 @@ def run_generate(
 
     Args:
         input_count: how many inputs.
-        write_index: where the caches are written, in tiles of 32 tokens.
-        tokens_per_iter: tokens of this step (32 fills the caches, 1 decodes).
-        token_id: index of the first of these tokens.
+        write_index: where the caches are written, in tiles of 32 tokens. Default: the tile of ``token_id``.
+        tokens_per_iter: tokens of this step (32 fills the caches, 1 decodes). Default: 1.
+        token_id: index of the first of these tokens. Default: the first of the tile ``write_index``.
 
     Raises:
-        PyBudaError: neither write_index nor both of the others, or no pipeline is initialized.
+        PyBudaError: neither write_index nor both of the others, a token_id of another tile than write_index,
+            or no pipeline is initialized.
     """
     check_count("run_generate", "input_count", input_count, 0, _ENDLESS)
-    for name, value in {
-        "write_index": write_index,
-        "tokens_per_iter": tokens_per_iter,
-        "token_id": token_id,
-    }.items():
-        check_count("run_generate", name, value, -1)
-    if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
-        raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
+    start, num_tokens = position("run_generate", write_index, tokens_per_iter, token_id)
     session = running_session("run_generate")
     pipeline = session.pipeline
-    start = write_index * 32 if write_index >= 0 else token_id
     for device in session.devices:
-        set_position(pipeline, session.place_of(device), start, max(tokens_per_iter, 1))
+        set_position(pipeline, session.place_of(device), start, num_tokens)
     pipeline.forward(input_count, inline=_sequential)
 
 
