@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from tools.blocks import markdown_table
-from torch_loom.pybuda.compiler_config import CompilerConfig, setting_types
+from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.wanted import in_words
 
 FILE = "docs/pybuda_options.md"
@@ -27,7 +27,7 @@ def _default(one: Any) -> str:
 
 def page() -> str:
     """Returns the page."""
-    types = setting_types()
+    types = CompilerConfig.types()
     rows = [
         [f"`{one.name}`", _default(one), in_words(types[one.name]), one.metadata["effect"]]
         for one in fields(CompilerConfig)

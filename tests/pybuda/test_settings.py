@@ -20,7 +20,7 @@ from torch import nn
 from tests.pybuda.models import SIZE, Echo, Projection, inputs
 from torch_loom import pybuda
 from torch_loom.errors import CompilerOptionError, PyBudaError
-from torch_loom.pybuda.compiler_config import CompilerConfig, setting_types
+from torch_loom.pybuda.compiler_config import CompilerConfig
 from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth
 from torch_loom.pybuda.execution.placing import compiled
@@ -99,7 +99,7 @@ def _values(declared: Any) -> list[Any]:
 
 def _other(name: str) -> Any:
     """A value that is not the default."""
-    return next(value for value in _values(setting_types()[name]) if value != _default(name))
+    return next(value for value in _values(CompilerConfig.types()[name]) if value != _default(name))
 
 
 @pytest.mark.parametrize("name", WARN)
@@ -410,7 +410,9 @@ WRONG: dict[str, Any] = {
 def test_a_setting_takes_what_it_declares(name: str) -> None:
     """As an attribute, and as an option where it is one; what it takes is in the message."""
     value = {"input_queue_entries": 0, "cpu_fallback_ops": "softmax"}.get(name, WRONG.get(name))
-    said = re.escape(f"{name} is {value!r}; it is {in_words(setting_types()[name])}".partition(" or ")[0])
+    said = re.escape(
+        f"{name} is {value!r}; it is {in_words(CompilerConfig.types()[name])}".partition(" or ")[0]
+    )
     config = _get_global_compiler_config()
     with pytest.raises(PyBudaError, match=f"^{said}"):
         setattr(config, name, value)
@@ -421,7 +423,7 @@ def test_a_setting_takes_what_it_declares(name: str) -> None:
 
 
 def test_each_default_is_of_its_type() -> None:
-    for name, declared in setting_types().items():
+    for name, declared in CompilerConfig.types().items():
         assert read(name, _default(name), declared) == _default(name)
 
 

@@ -17,9 +17,8 @@ from torch_loom.pybuda.compiler_config import (
     Direction,
     Grid,
     OpNames,
-    tell_anew,
-    warn_without_effect,
 )
+from torch_loom.pybuda.declared import tell_anew
 from torch_loom.pybuda.enums import (
     CompileDepth,
     DRAMPlacementAlgorithm,
@@ -284,7 +283,7 @@ def insert_nop(
     users = [dest_ops] if isinstance(dest_ops, str) else list(dest_ops)
     if not users:
         raise PyBudaError("insert_nop: dest_ops is []; it is the name of an op or several")
-    warn_without_effect("buffering_nops_to_insert")
+    CompilerConfig.warn_without_effect("buffering_nops_to_insert")
     _Global.config.buffering_nops_to_insert.append(
         {
             "src_op": src_op,
@@ -316,14 +315,14 @@ def _internal_insert_fj_buffering_nop(src_op: str, dest_ops: str | list[str], **
 
 def insert_fracture_group(nodes: list[Any], chip_ids: list[int] | dict[str, list[int]] | None = None) -> None:
     """Split these ops together, over these chips."""
-    warn_without_effect("fracture_groups")
+    CompilerConfig.warn_without_effect("fracture_groups")
     _Global.config.fracture_groups.append((list(nodes), chip_ids))
 
 
 @checks_arguments
 def add_schedule_constraint(partial_ordering: list[str]) -> None:
     """Run these ops in this order."""
-    warn_without_effect("scheduler_constraints")
+    CompilerConfig.warn_without_effect("scheduler_constraints")
     _Global.config.scheduler_constraints.append(list(partial_ordering))
 
 
