@@ -7,14 +7,16 @@ from typing import Any
 
 from tools.blocks import markdown_table
 from torch_loom.pybuda.compiler_config import CompilerConfig
+from torch_loom.pybuda.wanted import in_words
 
 FILE = "docs/pybuda_options.md"
 _INTRODUCTION = """# Settings of PyBuda's compiler
 
 Written by `python -m tools.docs`: the fields of `pybuda.CompilerConfig`, what each changes, and which warn or
 are refused when they are set to another value. `tests/pybuda/test_settings.py` has a test of each row. Names
-that do not exist raise, of attributes with the nearest name. What `set_configuration_options` does not take
-is an attribute of what `pybuda.config._get_global_compiler_config()` returns, as in PyBuda.
+that do not exist raise with the nearest name, and values that a setting does not take. What
+`set_configuration_options` does not have is an attribute of what
+`pybuda.config._get_global_compiler_config()` returns, as in PyBuda.
 """
 
 
@@ -25,5 +27,9 @@ def _default(one: Any) -> str:
 
 def page() -> str:
     """Returns the page."""
-    rows = [[f"`{one.name}`", _default(one), one.metadata["effect"]] for one in fields(CompilerConfig)]
-    return f"{_INTRODUCTION}\n{markdown_table(['setting', 'default', 'effect'], rows)}\n"
+    types = CompilerConfig.types()
+    rows = [
+        [f"`{one.name}`", _default(one), in_words(types[one.name]), one.metadata["effect"]]
+        for one in fields(CompilerConfig)
+    ]
+    return f"{_INTRODUCTION}\n{markdown_table(['setting', 'default', 'takes', 'effect'], rows)}\n"

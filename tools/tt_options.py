@@ -25,7 +25,9 @@ with torch.no_grad():
 ```
 
 `apply_weight_dtype_overrides` takes names of weights, patterns of them (`"layers.*.weight"`) and `"default"`,
-each with `bfp_bf8`, `bfp_bf4` or `bf16`, one of these for all, or the path of a JSON file.
+each with `bfp_bf8`, `bfp_bf4` or `bf16`, one of these for all, or the path of a JSON file. As in tt-mlir,
+weights of matrix products alone have formats: those of embeddings, convolutions and norms stay. A weight that
+an embedding and a product share has its format in the product.
 
 The device is `loom`: leave out `import torch_xla` and write `"loom"` for `xm.xla_device()`.
 `tt_torch.codegen_py(model, x)` writes the graphs of a model into `codegen_result`, as Python and as JSON.
@@ -43,7 +45,8 @@ def page() -> str:
     rows = [[f"`{name}`", f"`{values[name]!r}`", effect] for name, (_, effect) in EFFECTS.items()]
     declined = [[f"`{name}`", reason] for name, reason in {**DECLINED_OPTIONS, **DECLINED_NAMES}.items()]
     return (
-        f"{_INTRODUCTION}\n## Options\n\nOther names raise, with the nearest.\n\n"
+        f"{_INTRODUCTION}\n## Options\n\nOther names raise, with the nearest. `mode=` takes PyTorch's "
+        "names, and none changes anything.\n\n"
         f"{markdown_table(['option', 'default', 'effect'], rows)}\n\n## Declined\n\nSetting such an option, "
         f"or using such a name of `tt_torch`, raises with the reason.\n\n"
         f"{markdown_table(['option or name', 'reason'], declined)}\n"

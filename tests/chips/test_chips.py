@@ -270,6 +270,24 @@ def test_an_unknown_name_is_answered_with_the_nearest(text: str, name: str) -> N
         chips.load(text)
 
 
+@pytest.mark.parametrize(
+    ("board", "chip", "count"),
+    [
+        ("n300", "wormhole_b0", 2),
+        ("N150", "wormhole_b0", 1),
+        ("bh_p150", "blackhole", 1),
+        ("galaxy", "wormhole_b0", 32),
+    ],
+)
+def test_a_board_is_answered_with_its_chip(board: str, chip: str, count: int) -> None:
+    with pytest.raises(
+        ChipError,
+        match=f"'{board}' is a board with {count} chips? of {chip}: take the chip '{chip}', and "
+        f"TORCH_LOOM_DEVICES={count} for the whole board. Shipped",
+    ):
+        chips.load(board)
+
+
 @pytest.mark.parametrize("text", ["1", "o", "cuda", ""])
 def test_a_name_near_none_is_answered_with_the_list_alone(text: str) -> None:
     with pytest.raises(ChipError, match=f"There is no chip '{text}'\\. Shipped are: a10, a100,"):

@@ -112,6 +112,70 @@ def test_a_dry_run_gives_zeros_and_files(tmp_path: Path) -> None:
     assert "def forward(" in code.read_text(encoding="utf-8")
 
 
+def test_a_dry_run_has_gradients_of_zeros() -> None:
+    model, x = _model(), torch.rand(4, 64, device="loom", dtype=torch.bfloat16)
+    compiled: Any = torch.compile(model, backend="tt", options={"dry_run": True})
+    made = compiled(x)
+    assert made.requires_grad
+    made.sum().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.shape == parameter.shape
+        assert not parameter.grad.any()
+    assert not compiled(x).detach().any()
+    assert not compiled(x.requires_grad_()).is_leaf
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+
+
+def test_results_of_a_dry_run_without_gradients_have_none() -> None:
+    def both(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x + 1, x @ w, x.argmax()
+
+    x, w = torch.rand(4, 4, device="loom"), torch.rand(4, 4, device="loom", requires_grad=True)
+    compiled: Any = torch.compile(both, backend="tt", options={"dry_run": True})
+    assert [one.requires_grad for one in compiled(x, w)] == [one.requires_grad for one in both(x, w)]
+
+
+@pytest.mark.parametrize("mode", [None, "default", "max-autotune"])
+def test_modes_are_pytorchs(mode: str | None) -> None:
+    x = torch.rand(4, device="loom")
+    compiled: Any = torch.compile(torch.relu, backend="tt", mode=mode)
+    assert torch.equal(compiled(x), x)
+
+
+def test_another_mode_raises() -> None:
+    compiled: Any = torch.compile(torch.relu, backend="tt", mode="max-autotun")
+    with pytest.raises(Exception, match=r"mode='max-autotun': .*reduce-overhead.*mean 'max-autotune'"):
+        compiled(torch.rand(4, device="loom"))
+
+
+@pytest.mark.parametrize("product", ["mm", "baddbmm"])
+def test_the_second_operand_of_a_product_is_its_weight(product: str) -> None:
+    """As in tt-mlir: a parameter on the left stays as it is, and a bias is no operand."""
+
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(2, 32, 32))
+
+        def forward(self, x: torch.Tensor, on_left: bool) -> torch.Tensor:
+            left, right = (self.w, x) if on_left else (x, self.w)
+            return left @ right if product == "mm" else torch.baddbmm(x, left, right)
+
+    model, x = Product().to("loom"), torch.randn(2, 32, 32, device="loom")
+
+    def run(on_left: bool, **options: Any) -> torch.Tensor:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            made: torch.Tensor = torch.compile(model, backend="tt", options=options)(x, on_left)
+        return made
+
+    for on_left in (False, True):
+        same = torch.equal(run(on_left, experimental_weight_dtype="bfp_bf4"), run(on_left))
+        assert same is on_left
+
+
 def test_codegen_writes_the_graph_and_runs_nothing(tmp_path: Path) -> None:
     model = _model()
     x = torch.randn(4, 64, device="loom", dtype=torch.bfloat16)
@@ -125,6 +189,8 @@ def test_custom_options_hold_until_they_are_replaced() -> None:
     assert parsed({"math_fidelity": "hifi2"}).math_fidelity == "hifi2"
     with pytest.raises(CompilerOptionError):
         tt.set_custom_compile_options({"math_fidelity": "highest"})
+    with pytest.raises(CompilerOptionError, match=r"it takes a dictionary; \{\} sets no option"):
+        tt.set_custom_compile_options(None)  # type: ignore[arg-type]
     assert tt.get_custom_compile_options() == {"math_fidelity": "lofi"}
     assert parsed({"tt_legacy_compile": True}).tt_legacy_compile
 
@@ -173,6 +239,56 @@ def test_weights_have_formats_by_name(tmp_path: Path) -> None:
     assert torch.allclose(_run(model), _run(model), atol=0)
     assert tt.remove_weight_dtype_overrides(model) == 2
     assert torch.equal(model[2].weight, last)  # type: ignore[index]
+
+
+def test_weights_of_products_alone_have_formats() -> None:
+    """A weight that several modules share has its format in each that is a product."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.norm = nn.Embedding(16, 16), nn.LayerNorm((2, 16))
+            self.up = nn.ConvTranspose2d(1, 1, 3)
+            self.head, self.again = nn.Linear(16, 16, bias=False), nn.Linear(16, 16, bias=False)
+            self.head.weight = self.again.weight = self.embed.weight
+            self.same = self.head
+
+    given = {"all": "bfp_bf8", "by name": {"embed.weight": "bfp_bf8"}}
+    for config in given.values():
+        model = Model()
+        before = model.embed.weight.detach().clone()
+        done = tt.apply_weight_dtype_overrides(model, config)  # type: ignore[arg-type]
+        assert done == [("head.weight", "bfp_bf8"), ("again.weight", "bfp_bf8")]
+        for head in (model.head, model.again):
+            assert torch.equal(head.weight, quantize(before, DataFormat.Bfp8_b))
+        assert torch.equal(model.embed.weight, before)
+        with pytest.warns(
+            UserWarning, match=r"'\*norm\*' is no weight of a matrix product: nothing has bf16"
+        ):
+            assert tt.apply_weight_dtype_overrides(model, {"*norm*": "bf16"}) == []
+        assert tt.remove_weight_dtype_overrides(model) == 2
+        assert model.head.weight is model.embed.weight is model.again.weight
+
+
+def test_values_of_other_types_are_named(tmp_path: Path) -> None:
+    model = nn.Linear(4, 4)
+    for config, said in (
+        ({1: "bf16"}, "1 names no weight"),
+        ({"weight": ["bf16"]}, r"'weight' has \['bf16'\]"),
+        (5, "5 is no dict"),
+    ):
+        with pytest.raises(CompilerOptionError, match=said):
+            tt.apply_weight_dtype_overrides(model, config)  # type: ignore[arg-type]
+    for call in (
+        lambda: tt.apply_weight_dtype_overrides("model", "bf16"),  # type: ignore[arg-type]
+        lambda: tt.remove_weight_dtype_overrides(None),  # type: ignore[arg-type]
+        lambda: tt.dump_weight_names(3, "m"),  # type: ignore[arg-type]
+        lambda: tt.dump_weight_names(model, 3),  # type: ignore[arg-type]
+        lambda: tt.dump_weight_names(model, "m", 3),  # type: ignore[arg-type]
+        lambda: tt.dump_weight_names(model, "m", default_dtype="fp8"),
+    ):
+        with pytest.raises(CompilerOptionError, match=r"it is|they are"):
+            call()
 
 
 def test_rules_for_weights_are_checked(tmp_path: Path) -> None:

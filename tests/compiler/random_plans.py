@@ -9,7 +9,6 @@ from torch_loom.chips import load
 from torch_loom.compiler.choices import (
     BALANCER_POLICIES,
     CHIP_PLACEMENT_POLICIES,
-    DEVICE_CONFIGS,
     DRAM_PLACEMENT_ALGORITHMS,
 )
 from torch_loom.compiler.options import Options
@@ -19,6 +18,7 @@ from torch_loom.compiler.plan.check import violations
 from torch_loom.compiler.plan.memory import plan_queues
 from torch_loom.compiler.plan.model import Edge, Plan, Work
 from torch_loom.compiler.target import target_of
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import PlacementError
 
 

@@ -133,7 +133,7 @@ def test_options() -> None:
         return torch.compile(lambda x: x.exp(), backend="loom", options=options)(x)
 
     assert torch.equal(compiled(cache_dir="x", tensor_parallel_size=2, replay=False), x.exp())
-    assert compiled(mode=["compile_only"], tensor_parallel_size=100).shape == (3,)
+    assert compiled(mode=["compile_only"], tensor_parallel_size=100, npu="RBLN-CA22").shape == (3,)
     for bad in (
         {"numerics": "nearly"},
         {"no_such": 1},
@@ -145,6 +145,8 @@ def test_options() -> None:
         {"mode": ["compile_onli"]},
         {"mode": 3},
         {"cach_dir": "x"},
+        {"npu": 3},
+        {"npu": "rbln-ca25"},
     ):
         with pytest.raises(Exception, match=next(iter(bad))) as raised:
             compiled(**bad)

@@ -404,6 +404,14 @@ def test_names_are_taken_in_any_case() -> None:
             assert getattr(compiler.configuration(), name) == meant
 
 
+@pytest.mark.parametrize("interactive", [True, False])
+def test_a_spatial_break_begins_the_next_chip(interactive: bool) -> None:
+    compiler.set_configuration_options(use_interactive_placer=interactive)
+    compiler.override_op_placement("d", spatial_epoch_break=True)
+    found = overrides.current()
+    assert (found.chip_breaks, found.epoch_breaks) == ((["d"], []) if interactive else ([], ["d"]))
+
+
 def test_one_call_drops_options_breaks_and_overrides() -> None:
     compiler.set_configuration_options(math_fidelity="LoFi")
     compiler.set_epoch_break("a")

@@ -51,10 +51,19 @@ def test_a_known_device_name_in_capitals(monkeypatch: pytest.MonkeyPatch, name: 
     )
 
 
+def test_a_keyword_that_is_wrong_names_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"configure\(\) has no argument 'device': do you mean 'devices'"):
+        torch_loom.config.configure(device=2)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("given", [{"chips": ["h200", "h20"]}, {"chip": "h20"}])
 def test_a_chip_that_is_not_shipped(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no chip 'h20'; do you mean h200( or \w+)*\?"):
         torch_loom.config.configure(**given)
+    with pytest.raises(
+        ConfigurationError, match="'n300' is a board with 2 chips of wormhole_b0: take the chip"
+    ):
+        torch_loom.config.configure(chip="n300")
     with pytest.raises(ConfigurationError, match="shipped are a10, a100, "):
         torch_loom.config.configure(chip="zzz")
     assert config.resolve().chip == "loom1"

@@ -323,6 +323,17 @@ def test_queues_are_described() -> None:
         device.get_dram_io_queues("weights")
 
 
+def test_compile_for_has_the_configuration_that_it_is_given(tmp_path: Path) -> None:
+    device = pybuda.TTDevice("tt0", module=Projection("p"), arch=BackendDevice.Wormhole_B0)
+    x = pybuda.Tensor.create_from_torch(torch.rand(2, SIZE))
+    config = pybuda.CompilerConfig(backend_output_dir=tmp_path, balancer_policy="MinimizeGrid")
+    device.compile_for((x,), config)
+    assert "grid_size: [1, 1]" in (tmp_path / "tt0/netlist.yaml").read_text()
+    (tmp_path / "tt0/netlist.yaml").unlink()
+    device.compile_for((x,))
+    assert not (tmp_path / "tt0/netlist.yaml").exists()
+
+
 def test_compile_for_verifies() -> None:
     class Differs(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

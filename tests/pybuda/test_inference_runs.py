@@ -15,6 +15,7 @@ from tests.pybuda.models import SIZE, Blend, Echo, Projection, inputs
 from torch_loom import pybuda
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.execution import compiled_runs
+from torch_loom.pybuda.run.commands import Command
 
 
 def test_a_module_runs_by_itself_again_and_again() -> None:
@@ -160,28 +161,63 @@ def test_generative_inference_is_inference() -> None:
     assert_same(read(pybuda.run_generative_inference(module, inputs=[(x,)])), [x @ module.basis.value()])
 
 
+class _Cache(nn.Module):
+    """Returns where a step writes."""
+
+    start = -1
+
+    def set_position(self, start: int, num_tokens: int) -> None:
+        self.start, self.num_tokens = start, num_tokens
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 0 + self.start + self.num_tokens / 100
+
+
 def test_run_generate_says_where_to_write() -> None:
-    class Cache(nn.Module):
-        start = -1
-
-        def set_position(self, start: int, num_tokens: int) -> None:
-            self.start, self.num_tokens = start, num_tokens
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * 0 + self.start + self.num_tokens / 100
-
-    tt0 = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("cache", Cache()))
+    tt0 = pybuda.TTDevice("tt0", module=pybuda.PyTorchModule("cache", _Cache()))
     results = pybuda.initialize_pipeline(training=False, sample_inputs=(torch.ones(1, 1),))
     for arguments, expected in (
         ({"write_index": 2}, 64.01),
         ({"tokens_per_iter": 32, "token_id": 0}, 0.32),
         ({"tokens_per_iter": 1, "token_id": 37}, 37.01),
+        ({"write_index": 1, "token_id": 37}, 37.01),
     ):
         tt0.push_to_inputs(torch.ones(1, 1))
         pybuda.run_generate(input_count=1, **arguments)
         assert read(results)[0].item() == pytest.approx(expected)
     with pytest.raises(PyBudaError, match="write_index"):
         pybuda.run_generate()
+    with pytest.raises(PyBudaError, match="token 64 is in tile 2: give that write_index, or none"):
+        pybuda.run_generate(write_index=1, token_id=64)
+
+
+def test_a_device_that_generates_says_where_to_write() -> None:
+    """By its method, and by a command."""
+    cpu = pybuda.CPUDevice("cpu0", module=pybuda.PyTorchModule("cache", _Cache()))
+    results = pybuda.initialize_pipeline(training=False, sample_inputs=(torch.ones(1, 1),))
+    for run in (
+        lambda: cpu.generate(1, 2),
+        lambda: cpu.generate(1, -1, tokens_per_iter=1, token_id=64),
+        lambda: cpu.run_next_command(Command.run_generate(1, 2)),
+    ):
+        cpu.push_to_inputs(torch.ones(1, 1))
+        run()
+        assert read(results)[0].item() == pytest.approx(64.01)
+
+
+def test_queues_are_answered() -> None:
+    tt0 = pybuda.TTDevice("tt0", module=Projection("m"))
+    assert not tt0.run_next_command(Command.get_queues("parameter"))
+    answer = tt0.get_command_queue_response()
+    assert answer is not None
+    assert [one["name"] for one in answer["queues"]] == ["m.basis"]
+    assert answer["original_shapes"] == [tuple(tt0.modules[0].basis.value().shape)]  # type: ignore[attr-defined]
+    assert not tt0.run_next_command(Command.set_queues("forward", answer["queues"]))
+    with pytest.raises(PyBudaError, match="direction 'sideways' is none of"):
+        tt0.run_next_command(Command.set_queues("sideways"))
+    cpu1 = pybuda.CPUDevice("cpu1", module=pybuda.PyTorchModule("n", nn.Identity()))
+    with pytest.raises(PyBudaError, match="'cpu1' has no queues in DRAM"):
+        cpu1.run_next_command(Command.get_queues("input"))
 
 
 class _InPlace(nn.Module):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 import queue
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import pytest
 import torch
@@ -22,6 +25,7 @@ from torch_loom.pybuda.config import _get_global_compiler_config
 from torch_loom.pybuda.enums import BackendDevice, BackendType, CompileDepth
 from torch_loom.pybuda.execution.placing import compiled
 from torch_loom.pybuda.verify import correlation
+from torch_loom.pybuda.wanted import OneOf, in_words, read
 
 SILICON: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Silicon}
 FIELDS = {one.name: one for one in fields(CompilerConfig)}
@@ -71,21 +75,39 @@ ELSEWHERE = {
 }
 
 
+def _default(name: str) -> Any:
+    one = FIELDS[name]
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def _values(declared: Any) -> list[Any]:
+    """Values of a declared type."""
+    origin, parts = get_origin(declared), get_args(declared)
+    if origin is Annotated:
+        choices = [value for limit in parts if isinstance(limit, OneOf) for value in limit.values]
+        return choices or _values(parts[0])
+    if origin in (Union, UnionType):
+        return [value for part in parts for value in _values(part)]
+    if origin is dict:
+        return [{_values(parts[0])[0]: _values(parts[1])[0]}]
+    if origin in (list, set):
+        return [origin([_values(parts[0])[0]])]
+    if isinstance(declared, type) and issubclass(declared, enum.Enum):
+        return list(declared)
+    return {bool: [True, False], int: [1, 2], float: [0.5], str: ["a"], type(None): [None]}.get(declared, [1])
+
+
 def _other(name: str) -> Any:
     """A value that is not the default."""
-    one = FIELDS[name]
-    value: Any = one.default if one.default_factory is MISSING else one.default_factory()
-    if isinstance(value, enum.Enum):
-        return next(member for member in type(value) if member is not value)
-    others: dict[type, Any] = {bool: not value, list: ["a"], set: {"a"}, dict: {"a": 1}, str: "a"}
-    return others.get(type(value), 7)
+    return next(value for value in _values(CompilerConfig.types()[name]) if value != _default(name))
 
 
 @pytest.mark.parametrize("name", WARN)
 def test_a_setting_without_counterpart_warns_once(name: str) -> None:
     config = _get_global_compiler_config()
-    with pytest.warns(UserWarning, match=f"^{name} has no effect"):
+    with pytest.warns(UserWarning, match=f"^{name} has no effect") as told:
         setattr(config, name, _other(name))
+    assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         setattr(config, name, _other(name))
@@ -118,8 +140,9 @@ def test_a_setting_that_a_program_would_miss_is_refused(name: str) -> None:
     ],
 )
 def test_a_function_without_counterpart_warns(name: str, call: Callable[[], None]) -> None:
-    with pytest.warns(UserWarning, match=f"^{name} has no effect"):
+    with pytest.warns(UserWarning, match=f"^{name} has no effect") as told:
         call()
+    assert told[0].filename == __file__
 
 
 @pytest.mark.long
@@ -340,15 +363,25 @@ def test_overrides_may_be_attributes() -> None:
     override = pybuda._C.balancer.OpOverride()
     override.t_stream_dir = "n"
     assert override == {"t_stream_dir": "n"}
+    with pytest.warns(UserWarning, match="input_buffer_multiplier has no effect"):
+        override.input_buffer_multiplier_0 = 2
+    assert override.pop("input_buffer_multiplier_0") == 2
+    assert override == {"t_stream_dir": "n"}
     assert override.grid_shape is None
+    with pytest.raises(PyBudaError, match=r"start is \(1, 2, 3\); it is \(row, column\)"):
+        override.start = (1, 2, 3)
     with pytest.raises(PyBudaError, match="no 'colour' to override"):
         override.colour = 1
 
 
-def test_a_spatial_break_is_an_epoch() -> None:
+@pytest.mark.parametrize("interactive", [True, False])
+def test_a_spatial_break_begins_the_next_chip(interactive: bool) -> None:
+    """Without the interactive placer it begins an epoch, as in PyBuda."""
+    pybuda.set_configuration_options(use_interactive_placer=interactive)
     pybuda.config.override_op_placement("project", spatial_epoch_break=True)
-    assert _get_global_compiler_config().op_names_to_epoch_break == [["project"]]
-    assert _get_global_compiler_config().op_names_to_chip_break == []
+    config = _get_global_compiler_config()
+    assert config.op_names_to_chip_break == ([["project"]] if interactive else [])
+    assert config.op_names_to_epoch_break == ([] if interactive else [["project"]])
 
 
 def test_depths_have_an_order() -> None:
@@ -357,6 +390,105 @@ def test_depths_have_an_order() -> None:
 
 def test_a_value_of_another_type_names_the_values() -> None:
     config = _get_global_compiler_config()
-    with pytest.raises(PyBudaError, match="default_math_fidelity='x': it takes a MathFidelity: LoFi, "):
+    with pytest.raises(PyBudaError, match="default_math_fidelity is 'x'; it is a MathFidelity: LoFi, "):
         config.default_math_fidelity = "x"
     config.default_math_fidelity = pybuda.MathFidelity.HiFi2
+
+
+WRONG: dict[str, Any] = {
+    "enable_consteval": "off",
+    "op_intermediates_to_save": "op1",
+    "balancer_policy": "nonsense",
+    "backend_opt_level": 5,
+    "backend_output_dir": 3,
+    "amp_level": True,
+    "device_config": "n300",
+}
+
+
+@pytest.mark.parametrize("name", [*WRONG, "input_queue_entries", "cpu_fallback_ops"])
+def test_a_setting_takes_what_it_declares(name: str) -> None:
+    """As an attribute, and as an option where it is one; what it takes is in the message."""
+    value = {"input_queue_entries": 0, "cpu_fallback_ops": "softmax"}.get(name, WRONG.get(name))
+    said = re.escape(
+        f"{name} is {value!r}; it is {in_words(CompilerConfig.types()[name])}".partition(" or ")[0]
+    )
+    config = _get_global_compiler_config()
+    with pytest.raises(PyBudaError, match=f"^{said}"):
+        setattr(config, name, value)
+    if name in WRONG:
+        with pytest.raises(PyBudaError, match=f"^{said}"):
+            pybuda.set_configuration_options(enable_recompute=True, **{name: value})
+    assert config == CompilerConfig()
+
+
+def test_each_default_is_of_its_type() -> None:
+    for name, declared in CompilerConfig.types().items():
+        assert read(name, _default(name), declared) == _default(name)
+
+
+def test_rows_that_are_harvested_are_lists() -> None:
+    for wrong in (3, [[0]], "12", [1, [2]], [True]):
+        with pytest.raises(PyBudaError, match=r"^harvested_rows is .*: rows 1 to 5 and 7 to 11"):
+            pybuda.set_configuration_options(harvested_rows=wrong)  # type: ignore[arg-type]
+
+
+def test_a_keyword_that_is_wrong_names_the_nearest() -> None:
+    with pytest.raises(TypeError, match="no argument 'balancer_polcy': do you mean 'balancer_policy'"):
+        pybuda.set_configuration_options(balancer_polcy="Ribbon")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no argument 'temporal_break': do you mean 'temporal_epoch_break'"):
+        pybuda.config.override_op_placement("a", temporal_break=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"TTDevice\(\) has no argument 'chip_id': do you mean 'chip_ids'"):
+        pybuda.TTDevice("tt0", chip_id=[0])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"run_inference\(\) has no argument 'input_counts': do you mean"):
+        pybuda.run_inference(input_counts=1)  # type: ignore[call-arg]
+
+
+CALLS: list[tuple[str, Callable[..., None], dict[str, Any]]] = [
+    ("input_df", pybuda.configure_mixed_precision, {"input_df": 5}),
+    ("input_df", pybuda.configure_mixed_precision, {"input_df": {0: "Bfp8"}}),
+    ("input_df", pybuda.configure_mixed_precision, {"input_df": [(1, 7)]}),
+    ("epoch_type", pybuda.configure_mixed_precision, {"epoch_type": "Backward"}),
+    (
+        "input_parameter_indices_to_optimize",
+        pybuda.configure_mixed_precision,
+        {"input_parameter_indices_to_optimize": [(1, 3)]},
+    ),
+    ("start", pybuda.config.override_op_placement, {"start": (1, 2, 3)}),
+    ("start", pybuda.config.override_op_placement, {"start": "xx"}),
+    ("start", pybuda.config.override_op_placement, {"start": (1, -1)}),
+    ("chip_id", pybuda.config.override_op_placement, {"chip_id": "x"}),
+    ("shape", pybuda.config.override_t_stream_shape, {"shape": 3}),
+    ("u_kt", pybuda.config.override_u_kt, {"u_kt": 0}),
+    ("nop_count", pybuda.insert_nop, {"dest_ops": "b", "nop_count": "x"}),
+    ("nop_count", pybuda.insert_nop, {"dest_ops": "b", "nop_count": 0}),
+    ("dest_ops", pybuda.insert_nop, {"dest_ops": []}),
+    ("channel", pybuda.override_dram_queue_placement, {"channel": "0"}),
+]
+
+
+@pytest.mark.parametrize(("argument", "function", "given"), CALLS)
+def test_functions_take_what_they_declare(
+    argument: str, function: Callable[..., None], given: dict[str, Any]
+) -> None:
+    [first] = [
+        name
+        for name in ("op_name", "src_op", "queue_name", "op_type")
+        if name in signature(function).parameters
+    ]
+    value = re.escape(repr(given[argument]))
+    with pytest.raises(PyBudaError, match=f"^{function.__name__}: {argument} is {value}; it is "):
+        function(**{first: "a"}, **given)
+    assert _get_global_compiler_config() == CompilerConfig()
+
+
+def test_operands_have_formats_as_pairs() -> None:
+    """Lists are pairs as well, and one format is that of all operands."""
+    bfp8 = pybuda.DataFormat.Bfp8_b
+    for given, kept in (
+        ({0: [bfp8, True]}, {0: (bfp8, True)}),
+        ([(bfp8, False)], [(bfp8, False)]),
+        (bfp8, bfp8),
+    ):
+        pybuda.configure_mixed_precision(op_type="matmul", input_df=given)  # type: ignore[arg-type]
+        assert _get_global_compiler_config().amp_properties.pop()["input_df"] == kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from typing import Any
 
 import pytest
@@ -47,9 +49,60 @@ def test_tolerances() -> None:
     low = VerifyConfig(relative_atol=0.0, pcc=0.5)
     assert compare_tensors(torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 3, 2.5]), low).passed
     assert compare_tensors(reference, -noisy, VerifyConfig(pcc=-1)).passed
-    for wrong in ({"pcc": 1.5}, {"atol": -1.0}, {"steps": 0}, {"rtol": {torch.float32: -1.0}}):
-        with pytest.raises(PyBudaError, match=next(iter(wrong))):
-            VerifyConfig(**wrong)  # type: ignore[arg-type]
+    wrong: dict[str, list[Any]] = {
+        "pcc": [1.5, "x"],
+        "atol": [-1.0, "x"],
+        "rtol": [{torch.float32: -1.0}, {"float32": 1.0}],
+        "steps": [0, 1.5],
+        "test_kind": ["INFERENCE"],
+        "verify_all": [1],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(PyBudaError, match=f"^VerifyConfig: {name} is .*; it is "):
+                VerifyConfig(**{name: value})
+            with pytest.raises(PyBudaError, match=f"^VerifyConfig: {name} is .*; it is "):
+                setattr(VerifyConfig(), name, value)
+    with pytest.raises(
+        PyBudaError, match="VerifyConfig has no setting 'verify_al': do you mean 'verify_all'"
+    ):
+        VerifyConfig().verify_al = True  # type: ignore[attr-defined]
+
+
+WITHOUT_EFFECT: dict[str, Any] = {
+    "intermediates": True,
+    "run_golden": False,
+    "run_net2pipe": True,
+    "golden_ignore_df_precision": False,
+    "verify_post_autograd_passes": False,
+    "verify_post_placer": False,
+    "verify_tvm_compile": True,
+    "verify_pybuda_codegen_vs_framework": True,
+    "devmode": pybuda.DeviceMode.CompileOnly,
+    "optimizer": None,
+    "scheduler": {"type": "step"},
+    "microbatch_size": 2,
+    "epoch_breaks": ["a"],
+    "tti_path": "a.tti",
+    "checkpoint_interval": 2,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_what_has_no_effect_warns_once(name: str) -> None:
+    with pytest.warns(UserWarning, match=f"^VerifyConfig: {name} has no effect: ") as told:
+        config = VerifyConfig(**{name: WITHOUT_EFFECT[name]})
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert getattr(dataclasses.replace(config), name) == WITHOUT_EFFECT[name]
+        VerifyConfig.disabled()
+
+
+def test_each_setting_without_effect_is_tested() -> None:
+    assert {name for name, one in VerifyConfig.declared().items() if "warns" in one.metadata} == {
+        *WITHOUT_EFFECT
+    }
 
 
 class Doubled(pybuda.PyBudaModule):

@@ -45,7 +45,10 @@ def test_training_takes_counts_of_one_or_more(name: str, count: Any) -> None:
         (_compile, "microbatch_size", "x"),
         (_compile, "microbatch_count", 0),
         (lambda **given: pybuda.TTDevice("tt0", **given), "num_chips", "x"),
-        (lambda **given: pybuda.TTDevice("tt0", **given), "chip_ids", "0"),
+        *(
+            (lambda **given: pybuda.TTDevice("tt0", **given), "chip_ids", wrong)
+            for wrong in ("0", [0, 0], [True], [()], [(0, 1)], [-1], 3)
+        ),
     ],
 )
 def test_other_arguments_are_named(function: Callable[..., Any], name: str, value: Any) -> None:

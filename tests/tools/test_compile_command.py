@@ -16,7 +16,7 @@ import torch_loom
 from torch_loom.chips import load
 from torch_loom.chips.cost import sweep
 from torch_loom.compiler import load_onnx
-from torch_loom.compiler.choices import DEVICE_CONFIGS
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import LoomError
 from torch_loom.image.report import duration
 from torch_loom.tools import cli

@@ -18,6 +18,7 @@ from torch_loom.chips import checks
 from torch_loom.chips.checks import DTYPES, FORMATS, Check
 from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES
 from torch_loom.chips.description import NO_TABLE, Reader, declared, figure, shown
+from torch_loom.config.boards import chips_of_board
 from torch_loom.errors import ChipError
 from torch_loom.ops import FUSED_KERNELS
 
@@ -268,9 +269,11 @@ def _reader(chip: str | os.PathLike[str]) -> _Reader:
             begun = [name for name in names if len(text) > 2 and name.startswith(lower)]
             part = [name for name in names if name in re.split(r"[^a-z0-9]+", lower)]
             close = part or difflib.get_close_matches(lower, names, n=1) or begun
-            meant = f" Did you mean {close[0]!r}?" if close else ""
+            meant = f"Did you mean {close[0]!r}? " if close else ""
+            if board := chips_of_board(text):
+                meant = f"{board}. "
             raise ChipError(
-                f"There is no chip {shown(text)}.{meant} Shipped are: {', '.join(names)}; the path of a "
+                f"There is no chip {shown(text)}. {meant}Shipped are: {', '.join(names)}; the path of a "
                 "description of your own ends in .toml."
             )
         return _Reader(Path(__file__).with_name(f"{text}.toml"))

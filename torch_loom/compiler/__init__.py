@@ -7,13 +7,12 @@ from typing import Any
 
 # Where each public name is; imported when it is asked for, since torch.compile needs few of them.
 _PLACES = {
-    **dict.fromkeys(
-        ("Options", "configuration", "reset_configuration", "set_configuration_options"), "options"
-    ),
+    **dict.fromkeys(("Options", "configuration", "set_configuration_options"), "options"),
     **dict.fromkeys(
         (
             *("configure_mixed_precision", "override_dram_queue_placement", "override_op_placement"),
-            *("override_op_size", "override_t_stream_dir", "set_chip_break", "set_epoch_break"),
+            *("override_op_size", "override_t_stream_dir", "reset_configuration"),
+            *("set_chip_break", "set_epoch_break"),
         ),
         "overrides",
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import torch
 from torch import fx
 
 from torch_loom import config
-from torch_loom.chips import Chip, load
+from torch_loom.chips import Chip, available, load
 from torch_loom.compiler import artifacts, built
 from torch_loom.compiler.ir import computes, facts
 from torch_loom.compiler.options import Options, configuration
@@ -159,6 +160,7 @@ def _build_of(given: Mapping[str, Any], mode: Any) -> _Build | None:
 
 def _check_vendor(given: Mapping[str, Any]) -> None:
     folder, devices = given.get("cache_dir"), given.get("tensor_parallel_size")
+    _check_npu(given.get("npu"))
     if not isinstance(folder, str | os.PathLike | None):
         raise CompilerOptionError(f"cache_dir={folder!r}: it takes the path of a folder")
     modes = given.get("mode")
@@ -176,6 +178,16 @@ def _check_vendor(given: Mapping[str, Any]) -> None:
         near = difflib.get_close_matches(mode or "", [artifacts.COMPILE_ONLY], 1, 0.8)
         if near and mode not in near:
             raise CompilerOptionError(f"mode={modes!r}: do you mean {artifacts.COMPILE_ONLY!r}?")
+
+
+def _check_npu(name: Any) -> None:
+    """Refuse what is no name of an NPU; which one it is changes nothing."""
+    if name is None or (isinstance(name, str) and re.fullmatch(r"RBLN-C[A-Z]\d\d", name)):
+        return
+    known = sorted(filter(None, (load(chip).npu_name for chip in available())))
+    near = difflib.get_close_matches(str(name).upper(), known, 1)
+    hint = f"; do you mean {near[0]!r}?" if near else ""
+    raise CompilerOptionError(f"npu={name!r}: it takes the name of an NPU, such as {', '.join(known)}{hint}")
 
 
 def _own_options(given: Mapping[str, Any]) -> tuple[Options, bool]:

@@ -13,12 +13,12 @@ from torch_loom.compiler.choices import (
     BALANCER_POLICIES,
     CHIP_PLACEMENT_POLICIES,
     DATA_FORMATS,
-    DEVICE_CONFIGS,
     DRAM_PLACEMENT_ALGORITHMS,
     HARVESTABLE_ROWS,
     MATH_FIDELITIES,
     TRACE_LEVELS,
 )
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import CompilerOptionError
 
 Check = Callable[[Any], Any]
@@ -235,10 +235,7 @@ def set_configuration_options(**options: Any) -> None:
     _current = _current.but(**options)
 
 
-def reset_configuration() -> None:
-    """Set every option to its default, and drop all breaks and overrides."""
+def reset() -> None:
+    """Set every option to its default."""
     global _current
     _current = Options()
-    from torch_loom.compiler import overrides
-
-    overrides.reset()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch_loom.compiler import options
 from torch_loom.compiler.choices import DATA_FORMATS, MATH_FIDELITIES
 from torch_loom.compiler.predicates import Named, Predicate, Selector, checked, name_regex, op_type
 from torch_loom.errors import CompilerOptionError
@@ -68,6 +69,12 @@ def reset() -> None:
     _current = Overrides()
 
 
+def reset_configuration() -> None:
+    """Set every option to its default, and drop all breaks and overrides."""
+    options.reset()
+    reset()
+
+
 @contextmanager
 def applied(overrides: Overrides) -> Iterator[None]:
     """Within, these hold in place of what was set."""
@@ -110,6 +117,7 @@ def override_op_placement(
 
     Args:
         start: row and column of its first core.
+        spatial_epoch_break: it begins on the next chip, or with ``use_interactive_placer=False`` an epoch.
 
     Raises:
         CompilerOptionError: ``start`` is no pair of numbers from 0 on.
@@ -118,8 +126,13 @@ def override_op_placement(
         _current.starts[op_name] = _pair("override_op_placement", start, 0)
     if transpose_op:
         _current.turned.add(op_name)
-    if temporal_epoch_break or spatial_epoch_break:
+    if temporal_epoch_break:
         _current.epoch_breaks.append(op_name)
+    if spatial_epoch_break:
+        begun = (
+            _current.chip_breaks if options.configuration().use_interactive_placer else _current.epoch_breaks
+        )
+        begun.append(op_name)
 
 
 def override_t_stream_dir(op_name: str, direction: str) -> None:

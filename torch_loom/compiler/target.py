@@ -15,8 +15,8 @@ from torch_loom.chips import Chip, load
 from torch_loom.chips.cost import CostModel, Kernel, Op
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import efficiency, rates
-from torch_loom.compiler.choices import DEVICE_CONFIGS
 from torch_loom.compiler.options import Options
+from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import CompilerOptionError
 
 # What a description may lack.

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from torch_loom.config import rbln
+from torch_loom.config.boards import chips_of_board
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.config.parsers import NO_CUDA_VERSION, parse_size
 from torch_loom.config.resolution import resolved
 from torch_loom.config.settings import (
@@ -330,6 +332,7 @@ def _as_list(setting: Setting[object], values: list[object]) -> str:
     return ",".join(parts)
 
 
+@names_near_keywords
 def configure(
     *,
     devices: int | None = None,
@@ -410,6 +413,7 @@ def _check_chip_names(chips: Iterable[str], given: object) -> None:
             continue
         near = difflib.get_close_matches(name, shipped, 3, 0.5)
         hint = f"do you mean {' or '.join(near)}?" if near else f"shipped are {', '.join(shipped)}"
+        hint = chips_of_board(name) or hint
         raise complaint(CHIP, given, "configure", f"there is no chip {name!r}; {hint}")
 
 

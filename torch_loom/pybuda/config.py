@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
 
+from torch_loom.compiler.choices import HARVESTABLE_ROWS
+from torch_loom.config.boards import DEVICE_CONFIGS
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda.compiler_config import CompilerConfig, OpNames, tell_anew, warn_without_effect
+from torch_loom.pybuda.compiler_config import (
+    CompilerConfig,
+    Core,
+    Direction,
+    Grid,
+    OpNames,
+)
+from torch_loom.pybuda.declared import tell_anew
 from torch_loom.pybuda.enums import (
-    ChipPlacementPolicy,
     CompileDepth,
     DRAMPlacementAlgorithm,
+    NodeEpochType,
     PerfTraceLevel,
-    PolicyType,
     TTIDumpFormat,
 )
 from torch_loom.pybuda.formats import DataFormat, MathFidelity
 from torch_loom.pybuda.query import name_regex
+from torch_loom.pybuda.wanted import Count, Index, OneOf, checks_arguments, read
 
 __all__ = [
     "CompileDepth",
@@ -53,17 +63,14 @@ __all__ = [
     "supported_backend_configurations",
 ]
 
-supported_backend_configurations = (
-    "wh_n150",
-    "wh_n300",
-    "galaxy",
-    "gs_e150",
-    "gs_e300",
-    "bh_test",
-    "bh_p150",
-)
-_POLICIES = ("default", *(policy.name for policy in PolicyType))
-_HARVESTABLE = {*range(1, 6), *range(7, 12)}
+supported_backend_configurations = tuple(DEVICE_CONFIGS)
+_Row = Annotated[int, OneOf(HARVESTABLE_ROWS)]
+_Rows = Annotated[
+    list[_Row] | list[list[_Row]],
+    "a list of rows, or of such lists for each chip, [[1, 7], []]: rows 1 to 5 and 7 to 11",
+]
+_OperandFormat = tuple[DataFormat, bool]
+_Narrowed = Annotated[tuple[Index, Annotated[int, OneOf((2, 4, 8))]], "(index, bits), which are 2, 4 or 8"]
 
 
 class _Global:
@@ -99,6 +106,7 @@ def used_configuration(config: CompilerConfig) -> Iterator[CompilerConfig]:
         _Global.config = before
 
 
+@names_near_keywords
 def set_configuration_options(
     enable_recompute: bool | None = None,
     balancer_policy: str | None = None,
@@ -142,49 +150,21 @@ def set_configuration_options(
         PyBudaError: a value outside of what an option takes; nothing is set then.
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    for name, allowed in _ALLOWED.items():
-        if name in given:
-            given[name] = _one_of(name, given[name], allowed)
-    for name, kind in _KINDS.items():
-        if name in given and not isinstance(given[name], kind):
-            raise PyBudaError(f"{name} is {given[name]!r}; it is a {kind.__name__}")
     rows = given.pop("harvested_rows", None)
     if rows is not None:
+        rows = read("harvested_rows", rows, _Rows)
         is_of_all = all(isinstance(row, int) for row in rows)
         given["harvesting_mask"] = _mask(rows) if is_of_all else [_mask(chip) for chip in rows]
     names = {"accumulate_df": "default_accumulate_df", "math_fidelity": "default_math_fidelity"}
-    for name, value in given.items():
-        setattr(_Global.config, names.get(name, name), value)
+    checked = {
+        names.get(name, name): CompilerConfig.checked(names.get(name, name), value, name)
+        for name, value in given.items()
+    }
+    for name, value in checked.items():
+        setattr(_Global.config, name, value)
 
 
-_ALLOWED: dict[str, Collection[Any]] = {
-    "balancer_policy": _POLICIES,
-    "chip_placement_policy": [policy.name for policy in ChipPlacementPolicy],
-    "device_config": supported_backend_configurations,
-    "backend_opt_level": range(5),
-    "amp_level": range(3),
-}
-_KINDS: dict[str, type] = {
-    "default_df_override": DataFormat,
-    "accumulate_df": DataFormat,
-    "math_fidelity": MathFidelity,
-    "performance_trace": PerfTraceLevel,
-    "dram_placement_algorithm": DRAMPlacementAlgorithm,
-}
-
-
-def _one_of(name: str, value: Any, allowed: Collection[Any]) -> Any:
-    """Return the value that is meant: texts in any case."""
-    for known in allowed:
-        if value == known or (isinstance(value, str) and value.lower() == str(known).lower()):
-            return known
-    raise PyBudaError(f"{name} is {value!r}; it is one of {', '.join(map(str, allowed))}")
-
-
-def _mask(rows: Any) -> int:
-    for row in rows:
-        if row not in _HARVESTABLE:
-            raise PyBudaError(f"row {row} cannot be harvested: rows 1 to 5 and 7 to 11 can")
+def _mask(rows: list[int]) -> int:
     return sum(1 << row for row in set(rows))
 
 
@@ -198,96 +178,112 @@ def set_chip_break(op_names: OpNames) -> None:
     _Global.config.place_on_new_chip(op_names)
 
 
-def override_op_size(op_name: str, grid_size: tuple[int, int]) -> None:
+@checks_arguments
+def override_op_size(op_name: str, grid_size: Grid) -> None:
     """Give an op a grid of (rows, columns) of cores.
 
     Raises:
         PyBudaError: no two positive numbers.
     """
-    if len(grid_size) != 2 or any(not isinstance(size, int) or size < 1 for size in grid_size):
-        raise PyBudaError(
-            f"override_op_size: grid_size is {grid_size}; it is (rows, columns), 1 or more each"
-        )
-    _Global.config.balancer_op_override(op_name, "grid_shape", tuple(grid_size))
+    _Global.config.balancer_op_override(op_name, "grid_shape", grid_size)
 
 
+@checks_arguments
 def override_dram_parameters(op_name: str, force_dram_parameters: bool) -> None:
     """Keep an op's parameters in the chip's memory (True) or in its cores (False)."""
     _Global.config.balancer_op_override(op_name, "force_dram_parameters", force_dram_parameters)
 
 
-def override_t_stream_dir(op_name: str, direction: str) -> None:
+@checks_arguments
+def override_t_stream_dir(op_name: str, direction: Direction) -> None:
     """Stream an op along ``n`` (not at all), ``r``, ``c``, ``rz`` or ``cz``.
 
     Raises:
         PyBudaError: another direction.
     """
-    known = _one_of("direction", direction, ("n", "r", "c", "rz", "cz"))
-    _Global.config.balancer_op_override(op_name, "t_stream_dir", known)
+    _Global.config.balancer_op_override(op_name, "t_stream_dir", direction)
 
 
-def override_t_stream_shape(op_name: str, shape: tuple[int, int]) -> None:
+@checks_arguments
+def override_t_stream_shape(op_name: str, shape: Grid) -> None:
     """Stream an op in (rows, columns) pieces."""
-    _Global.config.balancer_op_override(op_name, "t_stream_shape", tuple(shape))
+    _Global.config.balancer_op_override(op_name, "t_stream_shape", shape)
 
 
-def override_u_kt(op_name: str, u_kt: int) -> None:
+@checks_arguments
+def override_u_kt(op_name: str, u_kt: Count) -> None:
     """Set the inner block of a matmul, in tiles."""
     _Global.config.balancer_op_override(op_name, "u_kt", u_kt)
 
 
-def override_input_buffer_multiplier(op_name: str, operand_index: int, *, multiplier: int) -> None:
+@checks_arguments
+def override_input_buffer_multiplier(op_name: str, operand_index: Index, *, multiplier: Count) -> None:
     """Set how many times an operand's buffer is held."""
     _Global.config.balancer_op_override(op_name, f"input_buffer_multiplier_{operand_index}", multiplier)
 
 
-def override_multi_op_fracture_factor(op_name: str, multi_op_fracture_factor: int) -> None:
+@checks_arguments
+def override_multi_op_fracture_factor(op_name: str, multi_op_fracture_factor: Count) -> None:
     """Split a convolution into this many ops."""
     _Global.config.balancer_op_override(op_name, "fracture_factor", multi_op_fracture_factor)
 
 
+@checks_arguments
 def override_op_placement(
     op_name: str,
     *,
-    start: tuple[int, int] | None = None,
+    start: Core | None = None,
     transpose_op: bool = False,
-    chip_id: int | None = None,
+    chip_id: Index | None = None,
     spatial_epoch_break: bool = False,
     temporal_epoch_break: bool = False,
 ) -> None:
-    """Place an op: at a core (row, column), turned, on a chip, at the start of an epoch."""
+    """Place an op: at a core (row, column), turned, on a chip, at the start of an epoch.
+
+    Args:
+        spatial_epoch_break: it begins on the next chip, or with ``use_interactive_placer=False`` an epoch.
+        temporal_epoch_break: it begins an epoch.
+
+    Raises:
+        PyBudaError: an argument of another type or out of range.
+    """
     config = _Global.config
     for name, value in {"start": start, "transpose_op": transpose_op, "chip_id": chip_id}.items():
         if value is not None and value is not False:
             config.balancer_op_override(op_name, name, value)
-    if temporal_epoch_break or spatial_epoch_break:
+    if temporal_epoch_break:
         config.place_on_new_epoch(op_name)
+    if spatial_epoch_break:
+        place = config.place_on_new_chip if config.use_interactive_placer else config.place_on_new_epoch
+        place(op_name)
 
 
+@checks_arguments
 def override_dram_queue_placement(
-    queue_name: str, *, chip_id: int | None = None, channel: int | None = None
+    queue_name: str, *, chip_id: Index | None = None, channel: Index | None = None
 ) -> None:
     """Place a queue in the memory of a chip, in a channel of it."""
     _Global.config.place_queue_to_chip_dram(queue_name, chip_id=chip_id, channel=channel)
 
 
+@checks_arguments
 def insert_nop(
     src_op: str,
     dest_ops: str | list[str],
     *,
     hoist_tms: bool = True,
-    nop_count: int = 1,
+    nop_count: Count = 1,
     daisy_chain: bool = False,
 ) -> None:
     """Put ``nop_count`` copying ops between an op and its users; the first is ``buffer_0_<src>_<dest>``.
 
     Raises:
-        PyBudaError: no user, or a count below 1.
+        PyBudaError: no user, or an argument of another type or out of range.
     """
     users = [dest_ops] if isinstance(dest_ops, str) else list(dest_ops)
-    if not users or nop_count < 1:
-        raise PyBudaError(f"insert_nop: {len(users)} users and nop_count {nop_count}; both are 1 or more")
-    warn_without_effect("buffering_nops_to_insert")
+    if not users:
+        raise PyBudaError("insert_nop: dest_ops is []; it is the name of an op or several")
+    CompilerConfig.warn_without_effect("buffering_nops_to_insert")
     _Global.config.buffering_nops_to_insert.append(
         {
             "src_op": src_op,
@@ -305,7 +301,7 @@ def insert_buffering_nop(
     dest_ops: str | list[str],
     *,
     hoist_tms: bool = True,
-    nop_count: int = 1,
+    nop_count: Count = 1,
     daisy_chain: bool = False,
 ) -> None:
     """The former name of insert_nop."""
@@ -319,16 +315,18 @@ def _internal_insert_fj_buffering_nop(src_op: str, dest_ops: str | list[str], **
 
 def insert_fracture_group(nodes: list[Any], chip_ids: list[int] | dict[str, list[int]] | None = None) -> None:
     """Split these ops together, over these chips."""
-    warn_without_effect("fracture_groups")
+    CompilerConfig.warn_without_effect("fracture_groups")
     _Global.config.fracture_groups.append((list(nodes), chip_ids))
 
 
+@checks_arguments
 def add_schedule_constraint(partial_ordering: list[str]) -> None:
     """Run these ops in this order."""
-    warn_without_effect("scheduler_constraints")
+    CompilerConfig.warn_without_effect("scheduler_constraints")
     _Global.config.scheduler_constraints.append(list(partial_ordering))
 
 
+@checks_arguments
 def set_auto_transposing_placement(op_name: str | bool = True, enable: bool | None = None) -> None:
     """Let the placer turn ops: all of them (True, False), or one."""
     if isinstance(op_name, bool):
@@ -337,35 +335,43 @@ def set_auto_transposing_placement(op_name: str | bool = True, enable: bool | No
         _Global.config.balancer_op_override(op_name, "transpose_op", True if enable is None else enable)
 
 
+@checks_arguments
 def set_num_repeated_patterns(num_patterns: int) -> None:
     """Say how many repeating blocks the model has."""
     _Global.config.match_subgraph_patterns = num_patterns
 
 
+@checks_arguments
 def add_cpu_fallback_ops(op_types: str | list[str]) -> None:
     """Run ops of these types on the host."""
     _Global.config.cpu_fallback_ops |= {op_types} if isinstance(op_types, str) else set(op_types)
 
 
+@checks_arguments
 def remove_cpu_fallback_ops(op_types: str | list[str]) -> None:
     """Run ops of these types on the device."""
     _Global.config.cpu_fallback_ops -= {op_types} if isinstance(op_types, str) else set(op_types)
 
 
+@checks_arguments
 def configure_mixed_precision(
     *,
     op_type: str | None = None,
-    epoch_type: Any = None,
+    epoch_type: NodeEpochType | None = None,
     output_df: DataFormat | None = None,
     intermediate_df: DataFormat | None = None,
     accumulate_df: DataFormat | None = None,
     math_fidelity: MathFidelity | None = None,
     name_regex: str | Callable[..., Any] | None = None,
-    input_df: dict[int, Any] | list[Any] | None = None,
+    input_df: dict[Index, _OperandFormat] | list[_OperandFormat] | DataFormat | None = None,
     is_gradient_op: bool | None = None,
-    input_parameter_indices_to_optimize: list[Any] | None = None,
+    input_parameter_indices_to_optimize: list[_Narrowed] | None = None,
 ) -> None:
     """Set formats and fidelity of ops: of a type, an epoch type, of gradients, or by their whole name.
+
+    Args:
+        input_df: by operand a format, and whether activations have it too; or the format of all operands.
+        input_parameter_indices_to_optimize: of operands that are parameters, how many bits a value has.
 
     Raises:
         PyBudaError: nothing chooses the ops, the pattern is no regular expression, or a value is of another
@@ -377,12 +383,6 @@ def configure_mixed_precision(
         raise PyBudaError(f"configure_mixed_precision needs one of {', '.join(choosers)} to choose ops")
     if isinstance(name_regex, str):
         _checked_regex(name_regex)
-    kinds = dict.fromkeys(("output_df", "intermediate_df", "accumulate_df"), DataFormat)
-    for name, kind in {**kinds, "math_fidelity": MathFidelity, "op_type": str}.items():
-        if name in given and not isinstance(given[name], kind):
-            raise PyBudaError(
-                f"configure_mixed_precision: {name} is {given[name]!r}; it is a {kind.__name__}"
-            )
     _Global.config.amp_properties.append(given)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage
 from torch_loom.pybuda.config import CompilerConfig
@@ -34,6 +35,7 @@ class CPUDevice(Device):
         input_dtypes: dtypes to cast the inputs to. Without it, 16-bit floats become float32.
     """
 
+    @names_near_keywords
     def __init__(
         self,
         name: str,

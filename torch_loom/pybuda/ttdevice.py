@@ -11,15 +11,17 @@ import torch
 from torch import nn
 
 from torch_loom.chips import load
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pipeline import Stage, StageParameters
 from torch_loom.pybuda.chips import chip_name, device_type
-from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config
+from torch_loom.pybuda.config import CompilerConfig, _get_global_compiler_config, used_configuration
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.execution.chip_device import ChipDevice, check_types, chips_of
 from torch_loom.pybuda.execution.compiled_runs import CompiledRuns
 from torch_loom.pybuda.execution.device_loop import value_of_tensor
 from torch_loom.pybuda.execution.frontends import TFModule
+from torch_loom.pybuda.execution.placing import wants_files, write_files
 from torch_loom.pybuda.execution.tracing import traced
 from torch_loom.pybuda.formats import DataFormat
 from torch_loom.pybuda.module import Module
@@ -77,6 +79,7 @@ class TTDevice(ChipDevice):
         PyBudaError: chips that do not exist, or contradicting numbers.
     """
 
+    @names_near_keywords
     def __init__(
         self,
         name: str,
@@ -165,25 +168,26 @@ class TTDevice(ChipDevice):
     ) -> tuple[Tensor, ...]:
         """Make the modules ready for inputs of these shapes and return the outputs, as shapes.
 
+        Args:
+            compiler_cfg: in place of the global configuration, for what is verified and written here. Runs
+                have the global one.
+
         Raises:
-            PyBudaError: the device only runs images (RunOnly).
+            PyBudaError: the device only runs images (RunOnly), or a count is none.
+            LoomError: files are asked for, and the compiler refuses the modules or options.
             VerificationError: with ``verify_cfg`` and values, the device does not compute what PyTorch does.
         """
         if self.device_mode is DeviceMode.RunOnly:
             raise PyBudaError(f"device {self.name!r} has mode RunOnly and does not compile: load an image")
-        self.microbatch_size, self.microbatch_count = microbatch_size, microbatch_count
-        self.make_stage()
-        if verify_cfg is not None and all(value.has_value() for value in inputs):
-            verify_device(self, [value.value() for value in inputs], verify_cfg)
-        return tuple(Tensor(output) for output in self.output_shapes([value._value for value in inputs]))
-
-    def generate(
-        self, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1
-    ) -> None:
-        """Run micro-batches forward in generation."""
-        if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
-            raise PyBudaError("generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
-        self.forward(loop_count)
+        super().compile_for(False, microbatch_size, microbatch_count)
+        values = [value._value for value in inputs]
+        with used_configuration(compiler_cfg or _get_global_compiler_config()) as config:
+            self.make_stage()
+            if verify_cfg is not None and all(value.has_value() for value in inputs):
+                verify_device(self, [value.value() for value in inputs], verify_cfg)
+            if wants_files(config):
+                write_files([self], values, [True])
+        return tuple(Tensor(output) for output in self.output_shapes(values))
 
     def compile_to_image(
         self,

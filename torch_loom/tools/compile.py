@@ -14,7 +14,7 @@ from rich.table import Table
 
 from torch_loom import config
 from torch_loom.chips import available, load
-from torch_loom.compiler.choices import DEVICE_CONFIGS
+from torch_loom.config.boards import DEVICE_CONFIGS, board_name
 from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError, CompilerOptionError, ExportError, LoomError
 from torch_loom.image.report import duration
@@ -79,10 +79,8 @@ def run(
 
 def _chip_of(chip: str | None, default_chip: str, options: dict[str, Any]) -> str:
     """Return the chip to plan for; a board that is given in its place becomes an option."""
-    boards = {board.short_name: name for name, board in DEVICE_CONFIGS.items() if board.short_name}
     asked = str(options.get("device_config") or "").lower()
-    key = "" if chip is None else chip.lower()
-    found = key if key in DEVICE_CONFIGS else boards.get(key)
+    found = None if chip is None else board_name(chip)
     if found is not None and asked in ("", found):
         options["device_config"] = asked = found
         chip = None
@@ -95,7 +93,8 @@ def _chip_of(chip: str | None, default_chip: str, options: dict[str, Any]) -> st
         try:
             load(chip)
         except ChipError as error:
-            raise ChipError(f"{error} Boards are: {', '.join(boards)}.") from error
+            boards = ", ".join(board.short_name for board in DEVICE_CONFIGS.values() if board.short_name)
+            raise ChipError(f"{error} Boards are: {boards}.") from error
     board = DEVICE_CONFIGS.get(asked)
     if chip is not None and board is not None and board.chip != chip:
         raise CompilerOptionError(

@@ -23,15 +23,17 @@ def tt_backend(
     """Compile a graph of Dynamo's: floats in the format of their dtype, products as the options say.
 
     Args:
+        mode: one of PyTorch's; it changes nothing.
         options: of :data:`~torch_loom.compat.tt.options.EFFECTS`.
 
     Raises:
-        CompilerOptionError: an option that does not exist, is declined, or has a bad value.
+        CompilerOptionError: an option or mode that does not exist, or an option that is declined or has a bad
+            value.
     """
-    own = parsed(options)
+    own = parsed(options, mode)
     overrides = Overrides(is_partial=True)
     if own.experimental_weight_dtype:
-        # Of a product's operands the second is the weight; what is no parameter stays as it is.
+        # As in tt-mlir: of a product's operands the second is the weight, and what is no parameter stays.
         rule = {OPERANDS: {1: (WEIGHT_FORMATS[own.experimental_weight_dtype], False)}}
         overrides.precisions.append((Predicate(_is_product, "products"), rule))
     if own.export_path is not None:
@@ -64,14 +66,40 @@ def _export(graph: fx.GraphModule, own: TTOptions) -> None:
 
 
 def _zeros(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a graph's inputs that returns zeros in the shapes of its results."""
+    """Return a function of a graph's inputs that returns zeros in the shapes of its results.
+
+    What has a gradient has one of zeros.
+    """
     from torch._subclasses import FakeTensorMode
 
     def results(*inputs: Any) -> Any:
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True):
             made = run(*inputs)
-        return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda one: torch.zeros(one.shape, dtype=one.dtype, device=one.device), made
-        )
+        found, tree = torch.utils._pytree.tree_flatten(made)
+        places = [n for n, one in enumerate(found) if isinstance(one, torch.Tensor)]
+        zeros = _Zeros.apply([found[n] for n in places], *inputs)  # type: ignore[no-untyped-call]
+        for place, one in zip(places, zeros, strict=True):
+            found[place] = one
+        return torch.utils._pytree.tree_unflatten(found, tree)
 
     return results
+
+
+class _Zeros(torch.autograd.Function):
+    """Zeros in the shapes of tensors, with gradients where these have some."""
+
+    @staticmethod
+    def forward(ctx: Any, like: Sequence[torch.Tensor], *inputs: Any) -> tuple[torch.Tensor, ...]:
+        made = tuple(torch.zeros(one.shape, dtype=one.dtype, device=one.device) for one in like)
+        ctx.mark_non_differentiable(*(a for a, b in zip(made, like, strict=True) if not b.requires_grad))
+        ctx.save_for_backward(*(one for one in inputs if isinstance(one, torch.Tensor)))
+        ctx.places = [n for n, one in enumerate(inputs) if isinstance(one, torch.Tensor)]
+        ctx.num_inputs = len(inputs)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        found: list[torch.Tensor | None] = [None] * ctx.num_inputs
+        for place, one in zip(ctx.places, ctx.saved_tensors, strict=True):
+            found[place] = torch.zeros_like(one) if ctx.needs_input_grad[place + 1] else None
+        return (None, *found)

@@ -119,12 +119,12 @@ EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "fp32_dest_acc_en": (_flag, "sums are kept in Float32; else in 16 bits"),
     "experimental_weight_dtype": (
         _one_of("", "bfp_bf8", "bfp_bf4"),
-        "the format of products' weights: bfp_bf8 or bfp_bf4",
+        "the format of parameters that are the second operand of a product: bfp_bf8 or bfp_bf4",
     ),
     "enable_trace": (_flag, "inference is captured once and replayed"),
     "export_path": (_path, "a folder for each graph's ops, as JSON, and as Python"),
     "export_model_name": (_file_name, "how files in export_path begin"),
-    "dry_run": (_flag, "everything but the run: results are zeros"),
+    "dry_run": (_flag, "everything but the run: results and gradients are zeros"),
     "tt_legacy_compile": (_flag, "taken; there is one way to compile"),
 }
 """For each option what it takes, and what it changes."""
@@ -132,18 +132,37 @@ EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
 _custom: dict[str, Any] = {}
 
 
-def parsed(given: Mapping[str, Any] | None) -> TTOptions:
+def parsed(given: Mapping[str, Any] | None, mode: str | None = None) -> TTOptions:
     """Return the options of a compilation, over those of :func:`set_custom_compile_options`.
 
+    Args:
+        mode: what ``torch.compile`` was given beside them.
+
     Raises:
-        CompilerOptionError: an option that does not exist, is declined, or has a bad value.
+        CompilerOptionError: an option or mode that does not exist, or an option that is declined or has a bad
+            value.
     """
+    _check_mode(mode)
+    return _parsed(given, _custom)
+
+
+def _check_mode(mode: str | None) -> None:
+    import torch._inductor
+
+    known = list(torch._inductor.list_mode_options())
+    if mode is not None and mode not in known:
+        near = difflib.get_close_matches(str(mode), known, 1)
+        hint = f"; do you mean {near[0]!r}?" if near else ""
+        raise CompilerOptionError(f"mode={mode!r}: it is one of PyTorch's, {', '.join(known)}{hint}")
+
+
+def _parsed(given: Mapping[str, Any] | None, custom: Mapping[str, Any]) -> TTOptions:
     if not isinstance(given, Mapping | None) or not all(isinstance(name, str) for name in given or ()):
         raise CompilerOptionError(
             f'options={given!r}: it takes a dictionary of options by name: {{"math_fidelity": "hifi2"}}'
         )
     values = {}
-    for name, value in {**_custom, **(given or {})}.items():
+    for name, value in {**custom, **(given or {})}.items():
         if name in DECLINED_OPTIONS:
             raise CompilerOptionError(f"{name}={value!r} is declined: {DECLINED_OPTIONS[name]}. Leave it out")
         if name not in EFFECTS:
@@ -158,18 +177,18 @@ def parsed(given: Mapping[str, Any] | None) -> TTOptions:
 
 
 def set_custom_compile_options(options: Mapping[str, Any]) -> None:
-    """Set options for what is compiled from now on, in place of those set before.
+    """Set options for what is compiled from now on, in place of those set before; ``{}`` sets none.
 
     Raises:
-        CompilerOptionError: an option that does not exist, is declined, or has a bad value.
+        CompilerOptionError: an option that does not exist, is declined, or has a bad value; the options set
+            before stay.
     """
     global _custom
-    before, _custom = _custom, {}
-    try:
-        parsed(options)
-    except CompilerOptionError:
-        _custom = before
-        raise
+    if options is None:
+        raise CompilerOptionError(
+            "set_custom_compile_options(None): it takes a dictionary; {} sets no option"
+        )
+    _parsed(options, {})
     _custom = dict(options)
 
 

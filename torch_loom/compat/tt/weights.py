@@ -19,7 +19,11 @@ from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat
 
 _DEFAULT = "default"
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Modules whose weights are no operands of products; tt-mlir gives formats to such operands alone.
+_NO_PRODUCTS = (
+    *(nn.Embedding, nn.EmbeddingBag, nn.modules.conv._ConvNd, nn.LayerNorm, nn.RMSNorm),
+    parametrize.ParametrizationList,
+)
 
 
 class _Rounded(nn.Module):
@@ -40,7 +44,8 @@ def apply_weight_dtype_overrides(
 ) -> list[tuple[str, str]]:
     """Let weights of matrix products be values of a format, whenever the model reads them.
 
-    Weights of convolutions keep theirs, and a weight that has a format already keeps the first.
+    Those of embeddings, convolutions and norms keep theirs, and a weight that has a format already keeps the
+    first. A weight that several modules share has its format in each that is a product.
 
     Args:
         config: names of weights, or patterns of them (``*``, ``?``), and ``bfp_bf8``, ``bfp_bf4`` or ``bf16``
@@ -51,31 +56,49 @@ def apply_weight_dtype_overrides(
         Name and format of each weight that was changed. A pattern that fits none warns.
 
     Raises:
-        CompilerOptionError: a format that does not exist, or a file that cannot be read.
+        CompilerOptionError: a format that does not exist, a file that cannot be read, or a value of another
+            type.
     """
+    _check_model("apply_weight_dtype_overrides", model)
     rules = _read(config)
-    names = [name for name, _ in model.named_parameters()]
-    chosen: dict[str, str] = {}
+    named = dict(model.named_parameters(remove_duplicate=False))
+    chosen: dict[nn.Parameter, str] = {}
     default = rules.pop(_DEFAULT, None)
     if default is not None:
-        chosen = {name: default for name in names if name.rpartition(".")[2] == "weight"}
+        chosen = {one: default for name, one in named.items() if name.rpartition(".")[2] == "weight"}
+    products = {name: one for name, one in named.items() if _is_of_product(model, name)}
     for pattern, dtype in rules.items():
-        fitting = [name for name in names if fnmatchcase(name, pattern)]
+        fitting = {one for name, one in named.items() if fnmatchcase(name, pattern)}
         if not fitting:
             warnings.warn(f"no parameter is called {pattern!r}: nothing has {dtype}", stacklevel=2)
+        elif fitting.isdisjoint(products.values()):
+            warnings.warn(f"{pattern!r} is no weight of a matrix product: nothing has {dtype}", stacklevel=2)
         chosen.update(dict.fromkeys(fitting, dtype))
     done = []
-    for name, dtype in chosen.items():
-        path, _, last = name.rpartition(".")
-        owner = model.get_submodule(path)
-        if not isinstance(owner, _CONVOLUTIONS) and isinstance(getattr(owner, last, None), nn.Parameter):
-            parametrize.register_parametrization(owner, last, _Rounded(dtype))
-            done.append((name, dtype))
+    for name, parameter in products.items():
+        if parameter in chosen and _is_of_product(model, name):  # a module may have several names
+            path, _, last = name.rpartition(".")
+            parametrize.register_parametrization(model.get_submodule(path), last, _Rounded(chosen[parameter]))
+            done.append((name, chosen[parameter]))
     return done
+
+
+def _is_of_product(model: nn.Module, name: str) -> bool:
+    """Whether a parameter can be the operand of a product, and has no format yet."""
+    path, _, last = name.rpartition(".")
+    owner = model.get_submodule(path)
+    value = getattr(owner, last, None)
+    return not isinstance(owner, _NO_PRODUCTS) and isinstance(value, nn.Parameter) and value.dim() > 1
+
+
+def _check_model(where: str, model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise CompilerOptionError(f"{where}: model is {model!r}; it is a torch.nn.Module")
 
 
 def remove_weight_dtype_overrides(model: nn.Module) -> int:
     """Let weights be what they were; return how many. Other parametrizations stay."""
+    _check_model("remove_weight_dtype_overrides", model)
     count = 0
     for owner in list(model.modules()):
         if not parametrize.is_parametrized(owner):
@@ -93,9 +116,23 @@ def remove_weight_dtype_overrides(model: nn.Module) -> int:
 
 
 def dump_weight_names(
-    model: nn.Module, model_name: str, output_dir: str | None = None, default_dtype: str = "bfp_bf8"
+    model: nn.Module,
+    model_name: str,
+    output_dir: str | os.PathLike[str] | None = None,
+    default_dtype: str = "bfp_bf8",
 ) -> dict[str, str]:
-    """Return a format for each weight of a model, to be edited; written as JSON where a folder is given."""
+    """Return a format for each weight of a model, to be edited; written as JSON where a folder is given.
+
+    Raises:
+        CompilerOptionError: a format that does not exist, or a value of another type.
+    """
+    _check_model("dump_weight_names", model)
+    _check_format("dump_weight_names: default_dtype", default_dtype)
+    if not isinstance(model_name, str) or not isinstance(output_dir, str | os.PathLike | None):
+        raise CompilerOptionError(
+            f"dump_weight_names: model_name is {model_name!r} and output_dir {output_dir!r}; they are a name "
+            "and the path of a folder, or None"
+        )
     found = {
         f"{name}.weight" if name else "weight": default_dtype
         for name, module in model.named_modules()
@@ -123,6 +160,12 @@ def _read(config: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:
                 f"{', '.join(WEIGHT_FORMATS)}: {error}"
             ) from error
     for name, dtype in rules.items():
-        if dtype not in WEIGHT_FORMATS:
-            raise CompilerOptionError(f"{name!r} has {dtype!r}; it is one of {', '.join(WEIGHT_FORMATS)}")
+        if not isinstance(name, str):
+            raise CompilerOptionError(f"{name!r} names no weight; names and patterns are texts")
+        _check_format(repr(name), dtype)
     return rules
+
+
+def _check_format(what: str, dtype: Any) -> None:
+    if not isinstance(dtype, str) or dtype not in WEIGHT_FORMATS:
+        raise CompilerOptionError(f"{what} has {dtype!r}; it is one of {', '.join(WEIGHT_FORMATS)}")

@@ -45,6 +45,7 @@ _PRODUCTS = ("matmul", "convolution", "attention")
 # Ops that give each element as it is, as nothing or with its other sign: of a block's values they make values
 # of the same block.
 _KEEPING = ("aten::relu", "aten::neg", "aten::abs")
+_BIAS_FIRST = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv")
 _KEEPING_INTEGERS = ("aten::relu",)  # not each value has its other sign
 _WIDE = ("softmax", "normalisation", "loss", "reduction")
 
@@ -309,8 +310,9 @@ def _is_rounded(value: Any) -> bool:
 
 def _operands(node: fx.Node) -> list[fx.Node]:
     """The operands as PyBuda counts them: of a product with a bias, the bias last."""
-    found = list(node.all_input_nodes)
-    return [*found[1:], found[0]] if op_name(node) == "aten::addmm" else found
+    found: list[fx.Node] = []
+    fx.node.map_arg((node.args, node.kwargs), found.append)  # all_input_nodes has each node once
+    return [*found[1:], found[0]] if op_name(node) in _BIAS_FIRST else found
 
 
 def _origin(node: fx.Node) -> fx.Node:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
@@ -20,11 +20,12 @@ from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode
 from torch_loom.pybuda.formats import DataFormat
 from torch_loom.pybuda.optimizers import Optimizer
 from torch_loom.pybuda.schedulers import LearningRateScheduler
-from torch_loom.pybuda.wanted import check_count
+from torch_loom.pybuda.wanted import Index, check_count, read
 
 # Which combinations compute in Tensix formats (docs/numerics.md); all others are exact.
 EMULATING = {BackendType.Silicon, BackendType.Versim, BackendType.Emulation}
 TENSIX = {"grayskull", "wormhole_b0", "blackhole"}
+_ChipIds = Annotated[list[Index | tuple[Index]], "a list of indices, from 0"]
 
 
 class ChipDevice(Device):
@@ -102,8 +103,7 @@ def check_types(device: str, **arguments: tuple[object, type]) -> None:
         PyBudaError: names device, argument, value and type.
     """
     for argument, (value, kind) in arguments.items():
-        if value is not None and not isinstance(value, kind):
-            raise PyBudaError(f"TTDevice {device!r}: {argument} is {value!r}; it is a {kind.__name__}")
+        read(f"TTDevice {device!r}: {argument}", value, kind | None)
 
 
 def chips_of(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
@@ -115,12 +115,12 @@ def chips_of(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
     if num_chips is not None:
         check_count(f"TTDevice {name!r}", "num_chips", num_chips, 0, "all")
     available = num_chips_available()
-    if num_chips is not None and not chip_ids:
-        chip_ids = None
-    if chip_ids is not None:
-        if not isinstance(chip_ids, Sequence) or isinstance(chip_ids, str):
-            raise PyBudaError(f"TTDevice {name!r}: chip_ids is {chip_ids!r}; it is a list of indices")
-        flat = [chip[0] if isinstance(chip, tuple) else chip for chip in chip_ids]
+    what = f"TTDevice {name!r}: chip_ids"
+    given = read(what, list(chip_ids) if isinstance(chip_ids, range) else chip_ids, _ChipIds | None)
+    if given or (given is not None and num_chips is None):
+        flat = [chip[0] if isinstance(chip, tuple) else chip for chip in given]
+        if len(set(flat)) < len(flat):
+            raise PyBudaError(f"{what} is {chip_ids!r}; a device has a chip once")
         if num_chips not in (None, len(flat)):
             raise PyBudaError(
                 f"TTDevice {name!r}: num_chips is {num_chips}, and {len(flat)} chip_ids are given"
@@ -129,7 +129,7 @@ def chips_of(name: str, num_chips: int | None, chip_ids: Any) -> list[int]:
         flat = [0]
     else:
         flat = list(range(num_chips or available))
-    if not flat or any(not isinstance(c, int) or not 0 <= c < available for c in flat):
+    if not flat or max(flat) >= available:
         raise PyBudaError(
             f"TTDevice {name!r}: chips {flat} were asked for, and there are {available}, from 0: "
             "TORCH_LOOM_DEVICES says how many there are"

@@ -16,6 +16,7 @@ from torch_loom.pipeline import CommandType as EngineCommandType
 from torch_loom.pipeline import Pipeline, Stage, stage_error
 from torch_loom.pipeline.transfer import flatten_outputs
 from torch_loom.pipeline.worker import Worker
+from torch_loom.pybuda.execution.generation import position
 from torch_loom.pybuda.run.commands import Command, CommandType
 from torch_loom.pybuda.tensor import Tensor
 from torch_loom.pybuda.wanted import check_count
@@ -120,6 +121,14 @@ class DeviceLoop:
                 self.response_queue.put({"checkpoint": self.get_parameter_checkpoint()})
             case CommandType.GET_PARAMETER_GRADIENTS:
                 self.response_queue.put({"gradients": self.get_parameter_gradients()})
+            case CommandType.RUN_GENERATE:
+                self.generate(**params)
+            case CommandType.GET_QUEUES:
+                names = ("queues", "tile_broadcast_dims", "original_shapes")
+                found = self.get_dram_io_queues(**params)
+                self.response_queue.put(dict(zip(names, found, strict=True)))
+            case CommandType.SET_QUEUES:
+                self.set_dram_io_queues(**params)
             case CommandType.SYNC:
                 self.response_queue.put({"sync": True})
             case _:
@@ -145,15 +154,28 @@ class DeviceLoop:
             for _ in range(loop_count):
                 stage.forward(session.training)
 
-    def generate(self, loop_count: int, write_index: int) -> None:
-        """Run micro-batches forward in generation; modules know where they write.
+    def generate(
+        self, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1
+    ) -> None:
+        """Run micro-batches forward in generation; modules with ``set_position`` know where they write.
+
+        Arguments and errors are those of ``pybuda.run_generate``.
+        """
+        start, num_tokens = position("generate", write_index, tokens_per_iter, token_id)
+        self._stage().call_modules("set_position", start, num_tokens)
+        self.forward(loop_count)
+
+    def get_dram_io_queues(self, queue_type: str) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
+        """Return descriptions of queues in a chip's memory.
 
         Raises:
-            PyBudaError: ``write_index`` is negative.
+            PyBudaError: the device has no chip.
         """
-        if write_index < 0:
-            raise PyBudaError(f"generate: write_index is {write_index}; it is 0 or more")
-        self.forward(loop_count)
+        raise PyBudaError(f"device {self.name!r} has no queues in DRAM: a TTDevice has")
+
+    def set_dram_io_queues(self, direction: str, *descriptions: Any, **more: Any) -> None:
+        """Check a direction, as ``dc_transfer``: stages know their queues."""
+        self.dc_transfer(direction)
 
     def backward(self, loop_count: int = 1, zero_grad: bool = False) -> None:
         """Run micro-batches backward through this device's modules in reverse, in the calling thread."""

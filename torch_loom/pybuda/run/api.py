@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.chips import chip_name, num_chips_available
 from torch_loom.pybuda.device import Device, program
 from torch_loom.pybuda.enums import BackendDevice, DeviceMode
-from torch_loom.pybuda.execution.generation import set_position
+from torch_loom.pybuda.execution.generation import position, set_position
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.run.ready import (
     check_session,
@@ -30,6 +31,7 @@ from torch_loom.pybuda.wanted import check_count
 _ENDLESS = "no end"
 
 
+@names_near_keywords
 def run_inference(
     module: Module | None = None,
     inputs: Sequence[Any] = [],
@@ -74,7 +76,7 @@ def run_inference(
     if not program.placed:
         if inputs:
             raise PyBudaError("run_inference: inputs were given, and no module is placed to take them")
-        warnings.warn("Nothing to do: no module is placed on a device", stacklevel=2)
+        warnings.warn("Nothing to do: no module is placed on a device", stacklevel=3)
         return output_queue
     for one in inputs:
         program.placed[0].push_to_inputs(one)
@@ -89,6 +91,7 @@ def run_inference(
     return session.output_queue
 
 
+@names_near_keywords
 def run_generative_inference(
     module: Module | None = None,
     inputs: Sequence[Any] = [],
@@ -102,6 +105,7 @@ def run_generative_inference(
     return run_inference(module, inputs, input_count, output_queue, _sequential, _perf_trace, _verify_cfg)
 
 
+@names_near_keywords
 def run_training(
     epochs: int = 1,
     steps: int = 1,
@@ -166,6 +170,7 @@ def run_training(
     return session.checkpoint_queue
 
 
+@names_near_keywords
 def initialize_pipeline(
     training: bool,
     output_queue: Any = None,
@@ -223,6 +228,7 @@ def initialize_pipeline(
     return session.checkpoint_queue if training else session.output_queue
 
 
+@names_near_keywords
 def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
     """Run inputs forward on the initialized pipeline; 0 goes on until shutdown or the next run_inference.
 
@@ -235,6 +241,7 @@ def run_forward(input_count: int = 1, _sequential: bool = False) -> None:
     running_session("run_forward").pipeline.forward(input_count, inline=_sequential)
 
 
+@names_near_keywords
 def run_backward(input_count: int = 1, zero_grad: bool = False, _sequential: bool = False) -> None:
     """Run backwards on the initialized pipeline, of the forwards that came first.
 
@@ -268,6 +275,7 @@ def run_schedulers(_sequential: bool = False) -> None:
     running_session("run_schedulers").pipeline.step_schedulers(inline=_sequential)
 
 
+@names_near_keywords
 def run_generate(
     input_count: int = 1,
     write_index: int = -1,
@@ -279,27 +287,20 @@ def run_generate(
 
     Args:
         input_count: how many inputs.
-        write_index: where the caches are written, in tiles of 32 tokens.
-        tokens_per_iter: tokens of this step (32 fills the caches, 1 decodes).
-        token_id: index of the first of these tokens.
+        write_index: where the caches are written, in tiles of 32 tokens. Default: the tile of ``token_id``.
+        tokens_per_iter: tokens of this step (32 fills the caches, 1 decodes). Default: 1.
+        token_id: index of the first of these tokens. Default: the first of the tile ``write_index``.
 
     Raises:
-        PyBudaError: neither write_index nor both of the others, or no pipeline is initialized.
+        PyBudaError: neither write_index nor both of the others, a token_id of another tile than write_index,
+            or no pipeline is initialized.
     """
     check_count("run_generate", "input_count", input_count, 0, _ENDLESS)
-    for name, value in {
-        "write_index": write_index,
-        "tokens_per_iter": tokens_per_iter,
-        "token_id": token_id,
-    }.items():
-        check_count("run_generate", name, value, -1)
-    if write_index < 0 and (tokens_per_iter < 1 or token_id < 0):
-        raise PyBudaError("run_generate needs write_index >= 0, or tokens_per_iter > 0 and token_id >= 0")
+    start, num_tokens = position("run_generate", write_index, tokens_per_iter, token_id)
     session = running_session("run_generate")
     pipeline = session.pipeline
-    start = write_index * 32 if write_index >= 0 else token_id
     for device in session.devices:
-        set_position(pipeline, session.place_of(device), start, max(tokens_per_iter, 1))
+        set_position(pipeline, session.place_of(device), start, num_tokens)
     pipeline.forward(input_count, inline=_sequential)
 
 

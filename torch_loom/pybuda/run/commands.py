@@ -50,6 +50,24 @@ class Command:
         return cls(CommandType.RUN_BACKWARD, loop_count=loop_count, zero_grad=zero_grad)
 
     @classmethod
+    def run_generate(
+        cls, loop_count: int, write_index: int, tokens_per_iter: int = -1, token_id: int = -1
+    ) -> Command:
+        """Run micro-batches forward in generation."""
+        where = {"write_index": write_index, "tokens_per_iter": tokens_per_iter, "token_id": token_id}
+        return cls(CommandType.RUN_GENERATE, loop_count=loop_count, **where)
+
+    @classmethod
+    def get_queues(cls, queue_type: str) -> Command:
+        """Answer with a TTDevice's queues: ``queues``, ``tile_broadcast_dims``, ``original_shapes``."""
+        return cls(CommandType.GET_QUEUES, queue_type=queue_type)
+
+    @classmethod
+    def set_queues(cls, direction: str, *descriptions: Any, **more: Any) -> Command:
+        """Name the queues of a direction; nothing changes, since stages know their own."""
+        return cls(CommandType.SET_QUEUES, direction=direction)
+
+    @classmethod
     def run_optimizer(cls) -> Command:
         """Step the optimizer."""
         return cls(CommandType.RUN_OPTIMIZER)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 
-from torch_loom.errors import PyBudaError
+from torch_loom.pybuda.declared import Declared, refused, warns
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode, TestKind
 from torch_loom.pybuda.formats import DataFormat
+from torch_loom.pybuda.wanted import Count, From
 
 NUM_GALAXY_CHIPS = 32
 
@@ -21,8 +22,12 @@ class NebulaGalaxy:
     chip_ids: ClassVar[list[int]] = list(range(NUM_GALAXY_CHIPS))
 
 
-Tolerance = float | dict[torch.dtype, float] | None
+_Distance = Annotated[float, From(0)]
+Tolerance = _Distance | dict[torch.dtype, _Distance] | None
 DEFAULT_PCC = 0.99
+_PASSES = "verify_all and verify_last say after which passes values are compared"
+_EXPORTED = "modules are exported by PyTorch; there is no TVM, and no code is generated"
+_NO_STEP = "gradients are compared, and no step is done"
 
 
 def _sgd() -> dict[str, Any]:
@@ -30,29 +35,30 @@ def _sgd() -> dict[str, Any]:
 
 
 @dataclass
-class VerifyConfig:
+class VerifyConfig(Declared):
     """A verification; names and defaults are PyBuda's.
 
     A value passes if it is close (``atol``, ``rtol``; by default within ``relative_atol`` of the largest
     value of the reference), or if its correlation with the reference is ``pcc`` or more.
 
     Raises:
-        PyBudaError: a tolerance below 0, a ``pcc`` outside -1 to 1, or a count below 1.
+        PyBudaError: a name is set that does not exist or is refused, or a value is of another type or out of
+            range.
     """
 
+    of: ClassVar[str] = "VerifyConfig: "
     graph_name: str = "graph"
     enabled: bool = True
-    intermediates: bool = False
+    intermediates: bool = warns("verify_all=True compares after each pass", False)
     rtol: Tolerance = None
     atol: Tolerance = None
-    relative_atol: float = 0.1
-    pcc: float | None = None
-    dump_tensors_path: str = ""
-    run_golden: bool = True
-    run_net2pipe: bool = False
-    """Accepted: each plan is checked when it is made."""
-    golden_ignore_df_precision: bool = True
-    chip_ids: list[int] | None = None
+    relative_atol: _Distance = 0.1
+    pcc: Annotated[float, From(-1, 1)] | None = None
+    dump_tensors_path: str = refused("nothing is dumped; verify_device returns what it compared", "")
+    run_golden: bool = warns("PyTorch on the host is the reference", True)
+    run_net2pipe: bool = warns("each plan is checked when it is made", False)
+    golden_ignore_df_precision: bool = warns("atol, rtol and pcc say how close values must be", True)
+    chip_ids: list[Any] | None = None
     num_chips: int | None = None
     golden_compare_callback: Callable[[torch.Tensor, torch.Tensor], bool] | None = None
     verify_each_buda_pass: bool = False
@@ -61,50 +67,36 @@ class VerifyConfig:
     """Compare after every pass of the compiler, beside the results."""
     verify_last: bool = True
     """Compare after the last pass."""
-    verify_post_autograd_passes: bool = True
-    verify_post_placer: bool = True
-    verify_tvm_compile: bool = False
-    verify_pybuda_codegen_vs_framework: bool = False
+    verify_post_autograd_passes: bool = warns(_PASSES, True)
+    verify_post_placer: bool = warns(_PASSES, True)
+    verify_tvm_compile: bool = warns(_EXPORTED, False)
+    verify_pybuda_codegen_vs_framework: bool = warns(_EXPORTED, False)
     verify_pipeline_result_vs_framework: bool = True
     waive_gradient_errors: set[str] = field(default_factory=set)
     """Parameters, by name, whose gradients are not compared."""
     sequential: bool = True
     test_kind: TestKind = TestKind.INFERENCE
     devtype: BackendType = BackendType.Golden
-    devmode: DeviceMode = DeviceMode.CompileAndRun
+    devmode: DeviceMode = warns("verify_module compiles and runs", DeviceMode.CompileAndRun)
     arch: BackendDevice | None = None
     scale_loss: float = 50.0
-    optimizer: dict[str, Any] | None = field(default_factory=_sgd)
-    scheduler: dict[str, Any] | None = None
-    epochs: int = 1
-    steps: int = 1
-    accumulation_steps: int = 1
-    microbatch_count: int = 1
-    microbatch_size: int = 1
-    epoch_breaks: list[str] = field(default_factory=list)
+    optimizer: dict[str, Any] | None = field(default_factory=_sgd, metadata={"warns": _NO_STEP})
+    scheduler: dict[str, Any] | None = warns(_NO_STEP, None)
+    epochs: Count = 1
+    steps: Count = 1
+    accumulation_steps: Count = 1
+    microbatch_count: Count = 1
+    microbatch_size: Count = warns("the first dimension of the inputs says it", 1)
+    epoch_breaks: list[str] = warns("pybuda.set_epoch_break says it", [])
     fp32_fallback: DataFormat = DataFormat.Float16_b
     skip_shutdown: bool = False
-    tti_path: str | None = None
-    checkpoint_interval: int = 1
+    tti_path: str | None = warns("TTDevice.compile_to_image writes an image, and load_image runs it", None)
+    checkpoint_interval: Count = warns("run_training takes it", 1)
     enable_input_gradient_checking: bool = True
     enable_parameter_gradient_checking: bool = True
 
     def __post_init__(self) -> None:
         self.verify_all = self.verify_all or self.verify_each_buda_pass
-        if self.dump_tensors_path:
-            raise PyBudaError(
-                "VerifyConfig: dump_tensors_path: nothing is dumped; verify_device returns what it compared"
-            )
-        for name in ("rtol", "atol", "relative_atol"):
-            given = getattr(self, name)
-            for value in given.values() if isinstance(given, dict) else [given]:
-                if value is not None and value < 0:
-                    raise PyBudaError(f"VerifyConfig: {name} is {value}; it is 0 or more")
-        if self.pcc is not None and not -1 <= self.pcc <= 1:
-            raise PyBudaError(f"VerifyConfig: pcc is {self.pcc}; it is -1 to 1")
-        for name in ("epochs", "steps", "accumulation_steps", "microbatch_count", "microbatch_size"):
-            if getattr(self, name) < 1:
-                raise PyBudaError(f"VerifyConfig: {name} is {getattr(self, name)}; it is 1 or more")
 
     @classmethod
     def disabled(cls) -> VerifyConfig:

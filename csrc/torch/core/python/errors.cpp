@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "torch/core/device.h"
 
@@ -55,6 +56,18 @@ std::string cuda_words_of(const CaptureError::Kind& kind, const std::string& det
   throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, number, what);
 }
 
+// The runtime says it as CUDA does, whose sentences programs look for; under the name rbln devices are NPUs.
+std::string in_words_of_device(std::string text) {
+  if (device_name() != "rbln") return text;
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {" GPU ", " NPU "}, {"CUDA Graphs", "graphs"}, {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}};
+  for (const auto& [from, to] : kWords) {
+    const size_t at = text.find(from);
+    if (at != std::string::npos) text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
 }  // namespace
 
 void raise_implicit_sync(const std::string& what) { raise_own("ImplicitSynchronizationError", what); }
@@ -72,7 +85,7 @@ void rethrow_as_torch() {
     throw;
   } catch (const OutOfMemory& error) {
     // "LOOM out of memory. …", as in CUDA's message: batch-size finders look for " out of memory.".
-    C10_THROW_ERROR(OutOfMemoryError, device_name_upper() + " " + error.what());
+    C10_THROW_ERROR(OutOfMemoryError, device_name_upper() + " " + in_words_of_device(error.what()));
   } catch (const InvalidArgument& error) {
     C10_THROW_ERROR(ValueError, error.what());
   } catch (const NotSupported& error) {
