@@ -11,6 +11,8 @@ stand for what no GPU has, such as settings, chips and plans.
 
 from __future__ import annotations
 
+import contextlib
+from types import WrapperDescriptorType
 from typing import Any, ClassVar
 
 
@@ -233,13 +235,34 @@ class QueueTypeError(LoomError, TypeError):
 class StageError(PipelineError):
     """A stage of a pipeline failed: the message has its name and the worker's traceback.
 
-    It is an instance of the original error's class too; ``__cause__`` is the original, ``stage`` the name.
+    It is an instance of the original error's class too, with its attributes; ``__cause__`` is the original,
+    ``stage`` the name.
     """
 
     stage: str = ""
 
+    @classmethod
+    def of(cls, stage: str, text: str, cause: BaseException | None) -> StageError:
+        """Return the error of a stage with this text, of the class of its cause where Python allows both."""
+        made = cls(text)
+        if isinstance(cause, Exception) and not isinstance(cause, StageError):
+            # Not by its constructor, which may take anything.
+            with contextlib.suppress(Exception):
+                kind = type(cls.__name__, (cls, type(cause)), {"__module__": cls.__module__})
+                like: Any = type(cause).__new__(kind, *cause.args)
+                if isinstance(type(cause).__init__, WrapperDescriptorType):  # Python's own: it sets fields
+                    type(cause).__init__(like, *cause.args)
+                like.__dict__.update(cause.__dict__)
+                like.args = (text,)
+                made = like
+        made.stage, made.__cause__ = stage, cause
+        return made
+
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StageError.of, (self.stage, str(self), self.__cause__)
 
 
 class PyBudaError(LoomError, RuntimeError):

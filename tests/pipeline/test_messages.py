@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
+from typing import Any
 
 import pytest
 import torch
 
 from torch_loom.errors import PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline import Channel, Lifeline, Pipeline, Stage, stage_error
-from torch_loom.pipeline.failure import original_error, told_error
+from torch_loom.pipeline.failure import original_error
 from torch_loom.pipeline.message import Message, decode, encode, num_body_bytes
 from torch_loom.pipeline.readers import GuardedQueue
 
@@ -108,7 +110,7 @@ def test_readers_hear_that_nothing_more_will_come() -> None:
 
 def test_an_error_told_by_text_is_the_same_error() -> None:
     made = stage_error("last", "run_forward", ValueError("too wide"))
-    told = told_error(made.stage, str(made), ValueError("too wide"))
+    told = StageError.of(made.stage, str(made), ValueError("too wide"))
     assert isinstance(told, ValueError)
     assert isinstance(told, StageError)
     assert (str(told), told.stage) == (str(made), "last")
@@ -132,3 +134,29 @@ def test_ranks_without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         Pipeline([Stage("a", torch.nn.Identity())], ranks=[0])
     with Pipeline([Stage("a", torch.nn.Identity())], ranks="local") as pipeline:
         assert pipeline.is_here(0)
+
+
+class _CodedError(Exception):
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    ("cause", "name", "value"),
+    [
+        (OSError(28, "No space", "file"), "errno", 28),
+        (UnicodeDecodeError("utf8", b"x", 0, 1, "why"), "reason", "why"),
+        (_CodedError("wrong", 7), "code", 7),
+        (KeyError("key"), "stage", "s0"),
+    ],
+)
+def test_the_error_of_a_stage_has_what_the_original_has(cause: Exception, name: str, value: Any) -> None:
+    made = stage_error("s0", "run", cause)
+    assert isinstance(made, type(cause))
+    assert getattr(made, name) == value
+    assert str(made).startswith("stage 's0' failed in run: ")
+    if not isinstance(cause, _CodedError):  # which is no pickle itself
+        again = pickle.loads(pickle.dumps(made))
+        assert (str(again), again.stage, repr(again.__cause__)) == (str(made), "s0", repr(cause))
+        assert getattr(again, name) == value

@@ -319,3 +319,68 @@ def test_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(reasons[:3])
     assert not any(reasons[3:5])
     assert reasons[5] == "there are programs for 2 shapes already"
+
+
+class _Counts(nn.Module):
+    """Keeps state in an attribute, in a list and in a tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.seen = 0, ([], torch.nn.Identity())
+        self.last = torch.zeros(())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen[0].append(x.shape)
+        self.last = self.last + x
+        return self.last * self.calls + len(self.seen[0])
+
+
+def test_state_that_is_no_buffer_is_kept_as_by_pytorch() -> None:
+    device, net = _wormhole(_Counts()), _Counts()
+    x = torch.ones(1, 4)
+    for _ in range(4):
+        device.push_to_inputs(x)
+        assert torch.equal(read(pybuda.run_inference(_sequential=True))[0], net(x))
+    assert device._runs is not None
+    assert device._runs.reason == "the modules keep state from one input to the next"
+
+
+class _Cached(nn.Linear):
+    """Makes a table at its first call, as embeddings of positions do."""
+
+    table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = x.new_ones(4)
+        return super().forward(x) + self.table
+
+
+def test_what_a_first_forward_keeps_for_all_is_compiled_later() -> None:
+    device = _wormhole(_Cached(4, 4))
+    results = []
+    for _ in range(3):
+        device.push_to_inputs(torch.ones(1, 4))
+        results.append(read(pybuda.run_inference(_sequential=True))[0])
+    assert device._runs is not None
+    assert device._runs.reason == ""
+    assert all(torch.equal(results[0], one) for one in results)
+
+
+def test_inputs_of_all_shapes_meet_the_same_parameters() -> None:
+    net = nn.Linear(4, 4, bias=False)
+    nn.init.ones_(net.weight)
+    device = _wormhole(net)
+
+    def run(*shape: int) -> float:
+        device.push_to_inputs(torch.ones(1, *shape))
+        return float(read(pybuda.run_inference(_sequential=True))[0].flatten()[0])
+
+    assert run(3, 4) == 4
+    with torch.no_grad():
+        net.weight.mul_(2)
+    assert run(3, 4) == 4  # the device's are its own
+    with pytest.warns(UserWarning, match="takes the parameters of its modules anew"):
+        assert run(5, 4) == 8
+    assert run(3, 4) == 8

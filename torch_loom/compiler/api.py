@@ -306,6 +306,12 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
         source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
     if source.updates and isinstance(task.module, nn.Module):
         _warn_of_copies(task.module, task.place)
+    if source.specs.get("keeps_state") and not task.plans_later:
+        warnings.warn(
+            "the module changes itself in its forward, and the program does not: what it keeps from one call "
+            "to the next must be a buffer, which is written in place",
+            stacklevel=4,  # who called compile_module
+        )
     context = _context(task, source)
     context.records.append(_record("export", begun, len(source.graph.graph.nodes)))
     executable = _placed(task, source, context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import fx
 from torch_loom.chips import Chip
 from torch_loom.compiler.calls import call_of, name_of
 from torch_loom.compiler.ir import op_name
+from torch_loom.config.files import whole_file
 from torch_loom.errors import CompilerOptionError
 from torch_loom.image.program import encode
 
@@ -49,11 +49,9 @@ def write(
     path = Path(folder) / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}{SUFFIX}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: another process may look for it.
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except OSError as error:
+        with whole_file(path) as unfinished:  # another process may look for it
+            unfinished.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise CompilerOptionError(f"{option}={os.fspath(folder)!r} cannot be written: {error}") from error
     return path
 
@@ -70,7 +68,7 @@ def _described(graph: fx.GraphModule, chip: Chip) -> Mapping[str, Any]:
 
 
 def _value(node: fx.Node) -> Mapping[str, Any]:
-    value = node.meta.get("val")
+    value = node.meta.get("val", node.meta.get("example_value"))
     if not isinstance(value, torch.Tensor):
         return {"name": node.name, "value": str(value)}
     return {"name": node.name, "shape": [str(size) for size in value.shape], "dtype": str(value.dtype)}

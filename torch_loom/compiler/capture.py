@@ -78,6 +78,36 @@ def captured(
     return recorder.graph, sources, out_spec
 
 
+def changes_itself(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], state: Mapping[str, torch.Tensor]
+) -> bool:
+    """Return whether a forward changes what a module holds beside ``state``, so that the next may differ.
+
+    It is run without values; False where that cannot be.
+    """
+    with (
+        FakeTensorMode(allow_non_fake_inputs=True) as mode,
+        torch.no_grad(),
+        unchanged(module) as has_changed,
+    ):
+        fakes: dict[int, torch.Tensor] = {}
+
+        def fake(one: Any) -> Any:
+            if not isinstance(one, torch.Tensor):
+                return one
+            if id(one) not in fakes:
+                fakes[id(one)] = stand_in(mode, *_shown_tensor(one))
+            return fakes[id(one)]
+
+        try:
+            values = {name: fake(one) for name, one in state.items()}
+            given, named = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
+            torch.func.functional_call(module, values, given, named, strict=False)
+        except Exception:
+            return False  # of what an export can do, this is not enough
+        return has_changed()
+
+
 class _Recorder(SchemaCheckMode):
     """Notes each op as it is called, before PyTorch takes it apart.
 

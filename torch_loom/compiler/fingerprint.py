@@ -38,11 +38,11 @@ def fingerprint(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
     Two modules with one digest call the same functions of torch on tensors of the same dtypes, shapes and
     strides, at the same lines. Values of parameters and inputs are no part of it. A module whose forward
-    depends on values, or that reads tensors which are no parameters, has none.
+    depends on values, changes the module, or reads tensors which are no parameters, has none.
     """
     notes: list[str] = [_surroundings(), *_structure(module), *layers_of(module)]
     try:
-        with unchanged(module), torch.no_grad(), _META:
+        with unchanged(module) as has_changed, torch.no_grad(), _META:
             trace = _Trace(notes)
             values = {name: trace.stand_in(tensor, name) for name, tensor in state_of(module).items()}
             given, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -54,6 +54,8 @@ def fingerprint(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             own_args, own_kwargs = pytree.tree_unflatten(leaves, spec)
             with trace:
                 result = torch.func.functional_call(module, values, own_args, own_kwargs, strict=False)
+            if has_changed():
+                return ""  # what it computes next may be something else
             outputs, spec = pytree.tree_flatten(result)
             notes += [str(spec), trace.shown(outputs)]
     except Exception:

@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
-from torch_loom.compiler.capture import NotPlainError, captured
+from torch_loom.compiler.capture import NotPlainError, captured, changes_itself, unchanged
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.compiler.fast_path import layers_of, taken
 from torch_loom.compiler.in_place import without_writes
@@ -38,7 +38,7 @@ class Exported:
         parameters: parameters, buffers and constants by their placeholder.
         sources: the name in the module of each of these that is a parameter or a buffer.
         updates: which output each buffer that a run changes takes, by its placeholder.
-        specs: how results are put together.
+        specs: how results are put together; ``keeps_state`` where a forward changes what is no buffer.
     """
 
     graph: fx.GraphModule
@@ -121,6 +121,7 @@ def exported(
     signature = program.graph_signature
     values = {**program.state_dict, **program.constants}
     own = state_of(module)
+    keeps_state = changes_itself(module, args, kwargs, own)
     parameters: dict[str, torch.Tensor] = {}
     sources: dict[str, str] = {}
     by_target: dict[str, str] = {}
@@ -147,7 +148,8 @@ def exported(
         graph.erase_node(node)
     _insert_constants(graph)
     _use_labels(graph)
-    return Exported(program.graph_module, parameters, sources, updates, {"out": structure.dumps(out_spec)})
+    specs = {"out": structure.dumps(out_spec), **({"keeps_state": True} if keeps_state else {})}
+    return Exported(program.graph_module, parameters, sources, updates, specs)
 
 
 def plainly_exported(
@@ -197,7 +199,7 @@ def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], d
     from torch.export.passes import move_to_device_pass
 
     with torch.no_grad():
-        with named_lines():
+        with named_lines(), unchanged(module):  # an export that fails leaves what it has assigned
             program = export(module, args, kwargs, strict=False)
         _check_sizes(program.graph_module)
         check_dtypes(program.graph_module)

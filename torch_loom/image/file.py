@@ -6,14 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from torch_loom.config.files import no_file
+from torch_loom.config import files
 from torch_loom.errors import ImageError
 
 VERSION = 2
@@ -23,24 +22,16 @@ _KIND = "torch-loom image"
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
-    """Give a path to write to; what is written there is at the wanted path whole or not at all.
+    """As :func:`torch_loom.config.files.whole_file`; ``what`` is what a message calls it.
 
     Raises:
         ImageError: it cannot be written: the disk is full, or the folder is missing or not writable.
     """
-    target = Path(path)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        unfinished.touch()
-        mode = unfinished.stat().st_mode
-        yield unfinished
-        unfinished.chmod(mode)  # safetensors leaves a file that its owner alone may read
-        os.replace(unfinished, target)
+        with files.whole_file(path) as unfinished:
+            yield unfinished
     except Exception as error:
-        raise ImageError(f"{target}: the {what} cannot be written ({error})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+        raise ImageError(f"{path!s}: the {what} cannot be written ({error})") from error
 
 
 def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
@@ -77,7 +68,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
         ImageError: the file is missing, no image, damaged, or of another version.
     """
     target = Path(path)
-    if (reason := no_file(target)) is not None:
+    if (reason := files.no_file(target)) is not None:
         raise ImageError(f"{target}: {reason}")
     safe_open = _safetensors().safe_open
     try:

@@ -6,11 +6,11 @@ import json
 import os
 from pathlib import Path
 
+from torch_loom.config.files import whole_file
+
 
 def write(folder: Path, kind: str, summary: object) -> None:
     """Write the file of this process, for kernels of one kind: whole, or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"kernels-{kind}-{os.getpid()}.json"
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(summary), encoding="utf-8")
-    os.replace(unfinished, path)
+    with whole_file(folder / f"kernels-{kind}-{os.getpid()}.json") as unfinished:
+        unfinished.write_text(json.dumps(summary), encoding="utf-8")

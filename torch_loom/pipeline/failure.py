@@ -19,26 +19,11 @@ def stage_error(stage: str, doing: str, error: BaseException) -> StageError:
     ``except ValueError`` works for a ValueError of a stage. ``__cause__`` is the original.
     """
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return told_error(
+    return StageError.of(
         stage,
         f"stage {stage!r} failed in {doing}: {type(error).__name__}: {error}\n\n{trace.rstrip()}",
         error,
     )
-
-
-def told_error(stage: str, text: str, error: BaseException) -> StageError:
-    """Return the error of a stage with this text, of the class that ``stage_error`` makes."""
-    told = StageError(text)
-    if isinstance(error, Exception) and not isinstance(error, StageError):
-        with contextlib.suppress(Exception):
-            kind = type("StageError", (StageError, type(error)), {"__module__": StageError.__module__})
-            made = kind(text)
-            # A class with a constructor or text of its own would hide the stage.
-            if str(made) == text:
-                told = made
-    told.stage = stage
-    told.__cause__ = error
-    return told
 
 
 def original_error(module: str, qualname: str, text: str) -> Exception:

@@ -250,11 +250,11 @@ def compile_image(
     if training:
         _check_training(device, sample_targets)
     verify()
-    path = Path(img_path) if img_path is not None else Path(f"device_images/{device.name}.tti")
     try:
+        path = Path(f"device_images/{device.name}.tti" if img_path is None else img_path)
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ImageError(f"{path}: the image cannot be written ({error})") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise ImageError(f"img_path={img_path!r}: the image cannot be written ({error})") from error
     inputs = [to_torch(value) for value in sample_inputs]
     stage = device.reference_stage()
     modules = stage.chosen_modules()

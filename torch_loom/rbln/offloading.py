@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -15,6 +18,9 @@ from torch_loom import _C, config
 from torch_loom.config import settings
 from torch_loom.errors import ConfigurationError
 
+_NAMES = re.compile(r"\d+-offload-\w+")
+"""Of the folders below RBLN_OFFLOAD_DIR, which may have others."""
+
 
 class _Folder:
     """The folder of this process, made when it is first needed, and how many blocks are open."""
@@ -24,6 +30,7 @@ class _Folder:
         self._depth = 0
         self._path: str | None = None
         self._process = 0
+        self._lock_file = -1
 
     def enter(self) -> None:
         with self._lock:
@@ -41,9 +48,13 @@ class _Folder:
         # A child that was forked has a folder of its own.
         if self._path is None or self._process != os.getpid():
             parent = Path(config.value(settings.RBLN_OFFLOAD_DIR))
+            if self._lock_file != -1:
+                os.close(self._lock_file)  # the parent's
+                self._lock_file = -1
             try:
                 parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._path = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent)
+                _remove_orphans(parent)
+                self._path, self._lock_file = _new_folder(parent)
             except OSError as error:
                 raise ConfigurationError(
                     f"RBLN_OFFLOAD_DIR={str(parent)!r}: no files can be kept there: {error}"
@@ -57,9 +68,35 @@ class _Folder:
             removed = _C.remove_host_files()
             if self._path is not None and self._process == os.getpid() and self._depth == 0:
                 shutil.rmtree(self._path, ignore_errors=True)
-                self._path = None
+                os.close(self._lock_file)
+                self._path, self._lock_file = None, -1
                 atexit.unregister(self.remove)
             return removed
+
+
+def _new_folder(parent: Path) -> tuple[str, int]:
+    """Return a folder of this process, and the descriptor that locks it as long as the process lives."""
+    made = tempfile.mkdtemp(prefix=f".{os.getpid()}-offload-", dir=parent)
+    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    # Only now: one of that name without a lock is a dead process's.
+    path = str(parent / os.path.basename(made)[1:])
+    os.rename(made, path)
+    return path, lock
+
+
+def _remove_orphans(parent: Path) -> None:
+    """Remove the folders of processes that were killed."""
+    for folder in parent.iterdir():
+        if not _NAMES.fullmatch(folder.name):
+            continue
+        with contextlib.suppress(OSError):  # of another user, or removed meanwhile
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 _folder = _Folder()

@@ -14,6 +14,8 @@ from torch_loom.compiler.backend import chip_of, loom_backend
 from torch_loom.compiler.overrides import Overrides, applied
 from torch_loom.compiler.passes.formats import OPERANDS
 from torch_loom.compiler.predicates import Named, Predicate
+from torch_loom.config.files import whole_file
+from torch_loom.errors import CompilerOptionError
 from torch_loom.ops import family_of
 
 
@@ -61,8 +63,13 @@ def _export(graph: fx.GraphModule, own: TTOptions) -> None:
     assert own.export_path is not None
     written = artifacts.write(graph, chip_of(graph), own.export_path, option="export_path")
     stem = "_".join(filter(None, (own.export_model_name, written.stem)))
-    written.replace(own.export_path / f"{stem}.json")
-    (own.export_path / f"{stem}.py").write_text(f"import torch\n{graph.code}", encoding="utf-8")
+    try:
+        written.replace(own.export_path / f"{stem}.json")
+        with whole_file(own.export_path / f"{stem}.py") as unfinished:
+            unfinished.write_text(f"import torch\n{graph.code}", encoding="utf-8")
+    except OSError as error:
+        path = str(own.export_path)
+        raise CompilerOptionError(f"export_path={path!r} cannot be written: {error}") from error
 
 
 def _zeros(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from torch_loom.compat.tt.backend import tt_backend
+from torch_loom.errors import CompilerOptionError
 
 
 def codegen_py(
@@ -29,6 +30,8 @@ def codegen_py(
     Raises:
         CompilerOptionError: an option that does not exist, is declined, or has a bad value.
     """
+    if not isinstance(export_path, str | os.PathLike):
+        raise CompilerOptionError(f"export_path={export_path!r}: it takes the path of a folder")
     numbers = itertools.count()
 
     def backend(graph: Any, inputs: Any) -> Any:

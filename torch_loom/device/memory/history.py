@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-import tempfile
 from typing import Any
 
 from torch._utils import _augment_memory_snapshot_stack_traces
 from torch.types import Device
 
 from torch_loom import _C
+from torch_loom.config.files import whole_file
 from torch_loom.device._core.device_index import _existing_index
 from torch_loom.device._core.first_use import _lazy_init, is_initialized
 
@@ -120,27 +120,8 @@ def _dump_snapshot(
         OSError: the file cannot be written.
     """
     snapshot = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
-    target = os.path.realpath(os.fspath(filename))
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as stream:
-            pickle.dump(snapshot, stream)
-        return
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=os.path.basename(target))
-    try:
-        with os.fdopen(handle, "wb") as file:
-            pickle.dump(snapshot, file)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    # There is no way to read it without setting it.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    with whole_file(filename) as unfinished, unfinished.open("wb") as file:
+        pickle.dump(snapshot, file)
 
 
 def memory_snapshot(

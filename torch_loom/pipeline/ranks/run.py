@@ -12,7 +12,7 @@ import torch
 
 from torch_loom.errors import PipelineError, PipelineStoppedError, RankError, StageError
 from torch_loom.pipeline.channel import Channel
-from torch_loom.pipeline.failure import Lifeline, original_error, told_error
+from torch_loom.pipeline.failure import Lifeline, original_error
 from torch_loom.pipeline.links import END, Feed
 from torch_loom.pipeline.message import Message
 from torch_loom.pipeline.ranks.post import Post
@@ -246,4 +246,4 @@ def _item(message: Message) -> Any:
 
 def _told(value: list[str]) -> StageError:
     stage, text, module, name, cause = value
-    return told_error(stage, text, original_error(module, name, cause))
+    return StageError.of(stage, text, original_error(module, name, cause))

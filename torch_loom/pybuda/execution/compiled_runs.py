@@ -26,6 +26,7 @@ logger = logging.getLogger("torch_loom")
 
 MAX_PROGRAMS = 16
 """Inputs of more different shapes run op by op."""
+_KEEPS_STATE = "the modules keep state from one input to the next"
 _REFUSALS = (ExportError, HostOpError, PlacementError)
 """What the compiler says of modules that run op by op all the same; its other errors are the program's."""
 
@@ -42,6 +43,8 @@ class CompiledRuns:
         self._device = device
         self._programs: dict[Any, Callable[..., list[Any]] | None] = {}
         self._had_values = False
+        self._marks: list[tuple[int, int]] = []
+        self._has_kept_state = False
         self.reason = ""
 
     def __call__(
@@ -49,7 +52,13 @@ class CompiledRuns:
     ) -> tuple[torch.Tensor, ...] | None:
         """Return the outputs; None: the modules are to run op by op."""
         program = self.prepare(inputs, names, training)
-        return None if program is None else flatten_outputs(program(*inputs))
+        if program is not None:
+            return flatten_outputs(program(*inputs))
+        if self.reason == _KEEPS_STATE and not self._has_kept_state:
+            # What a first forward keeps may be for all later ones: another look, once.
+            self._has_kept_state = True
+            self._programs = {key: made for key, made in self._programs.items() if made is not None}
+        return None
 
     def prepare(
         self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool = False
@@ -65,6 +74,7 @@ class CompiledRuns:
         modes = tuple(module.training for module in modules)
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
         if key not in self._programs:
+            self._see_values(modules)
             if not self._has_room():
                 self._note(f"there are programs for {MAX_PROGRAMS} shapes already")
                 return None
@@ -74,6 +84,19 @@ class CompiledRuns:
                 stage.take_values()
                 return self.prepare(inputs, names, training)
         return self._programs[key]
+
+    def _see_values(self, modules: list[nn.Module]) -> None:
+        """Drop the programs where the program has changed parameters since: inputs of all shapes meet one."""
+        tensors = [one for module in modules for one in (*module.parameters(), *module.buffers())]
+        marks = [(id(one), one._version) for one in tensors]
+        if self._programs and not self._had_values and marks != self._marks:
+            warnings.warn(
+                f"device {self._device.name!r} takes the parameters of its modules anew, which have changed "
+                "since its first input; update_device_parameters() changes them when it is called",
+                stacklevel=2,
+            )
+            self._programs = {}
+        self._marks = marks
 
     def _has_room(self) -> bool:
         """Make room for a program in place of a shape that has none, if there is one."""
@@ -103,8 +126,8 @@ class CompiledRuns:
                 logger.info("device %r runs op by op: %s", self._device.name, error, exc_info=error)
         if made is not None and training:
             return made.recorded([parameter for module in modules for parameter in module.parameters()])
-        if made is not None and made.program.updates:
-            made, reason = None, "the modules keep state from one input to the next"
+        if made is not None and (made.program.updates or made.specs.get("keeps_state")):
+            made, reason = None, _KEEPS_STATE
         self._note(reason)
         return None if made is None else lambda *given: made.run_flat(given)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -204,16 +202,11 @@ def _read(path: Path) -> dict[str, Cost]:
 
 
 def _write(path: Path, found: dict[str, Cost]) -> None:
+    from torch_loom.config.files import whole_file
+
     tests = {name: found[name]._asdict() for name in sorted(found)}
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"tests": tests}, file, indent=1)
-                file.write("\n")
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with whole_file(path) as unfinished:
+            unfinished.write_text(json.dumps({"tests": tests}, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise pytest.UsageError(f"--loom-budget {path} cannot be written: {error}") from error
