@@ -34,7 +34,9 @@ The device is `loom`: leave out `import torch_xla` and write `"loom"` for `xm.xl
 `TORCH_LOOM_CHIP` says which chip it is:
 `wormhole_b0` is that of an n150 and `blackhole` that of a p150. `TORCH_LOOM_DEVICES` says how many: 2 for an
 n300, 32 for a
-galaxy. The chip decides times; values are those of the formats on any chip, and for a model on the CPU.
+galaxy. Values are those of the formats on any chip, and for a model on the CPU. The chip decides times:
+events and profiles say what ops take one after the other, in PyTorch's dtypes. What formats,
+fidelities and fused kernels make of a placed model is what [`loom compile`](compiler.md) forecasts.
 Written by `python -m tools.docs`.
 """
 

@@ -321,6 +321,22 @@ def test_breaks_and_overrides(net: nn.Module, x: torch.Tensor) -> None:
             made(net, x)
 
 
+def test_parameters_that_one_chip_cannot_hold_are_spread(tmp_path: Path) -> None:
+    layers = [nn.Linear(64, 64, bias=False) for _ in range(6)]
+    stack, x = nn.Sequential(*layers).eval(), torch.ones(4, 64)
+    board: dict[str, Any] = {"device_config": "wh_n300", "cache": False}
+    together = torch_loom.compile(stack, (x,), **board)
+    assert len(together.plan["epochs"]) == 1
+    small = tmp_path / "small.yaml"
+    small.write_text("channels: 1\nchannel_bytes: 60000\n")  # of 98,304
+    spread = torch_loom.compile(stack, (x,), backend_runtime_params_path=str(small), **board)
+    chips = [epoch["chip"] for epoch in spread.plan["epochs"] for _ in epoch["ops"]]
+    assert sorted(chips.count(chip) for chip in set(chips)) == [3, 3]
+    assert torch.equal(together(x), spread(x))
+    with pytest.raises(PlacementError, match="bytes of DRAM"):
+        torch_loom.compile(stack, (x,), backend_runtime_params_path=str(small), chip="wormhole_b0")
+
+
 def test_what_does_not_fit_says_what_helps() -> None:
     wide = nn.Linear(4096, 8192, bias=False).eval()
     x = torch.ones(1024, 4096)

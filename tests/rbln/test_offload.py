@@ -25,6 +25,5 @@ def test_a_folder_that_cannot_be(fork_python: PythonRunner) -> None:
 
 def test_what_a_killed_process_left_is_removed(fork_python: PythonRunner, tmp_path: Path) -> None:
     """By the next process that offloads; what a living one has, and what others have there, stays."""
-    fork_python(
-        PROGRAMS / "offload_killed.py", {**NAME, "RBLN_OFFLOAD_DIR": str(tmp_path)}, given=str(tmp_path)
-    )
+    given = str(tmp_path), str(PROGRAMS / "offload_kept.py")
+    fork_python(PROGRAMS / "offload_killed.py", {**NAME, "RBLN_OFFLOAD_DIR": str(tmp_path)}, given=given)

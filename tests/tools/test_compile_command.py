@@ -84,11 +84,11 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     assert torch.equal(load_file(y)["output_0"], net(given.to("loom")).detach().cpu())
 
 
-def test_a_short_latency_is_told_in_its_unit_and_the_default_chip_is_that_of_plan(script: Path) -> None:
+def test_a_short_interval_is_told_in_its_unit_and_the_default_chip_is_that_of_plan(script: Path) -> None:
     done = loom("compile", script)
     assert done.exit_code == 0, done.output
-    (latency,) = [line for line in done.stdout.splitlines() if "latency" in line]
-    value, unit = latency.split()[1:3]
+    (interval,) = [line for line in done.stdout.splitlines() if "interval" in line]
+    value, unit = interval.split()[1:3]
     assert float(value) >= 1
     assert unit in ("ns,", "µs,")
     assert f"1 x {cli.DEFAULT_CHIP}" in done.stdout

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
@@ -146,6 +147,11 @@ def exported(
     checks = torch.ops.aten._assert_tensor_metadata.default
     for node in graph.find_nodes(op="call_function", target=checks):
         graph.erase_node(node)
+    # PyTorch holds the graph until the next export, and its fakes hold the values of constants.
+    for node in graph.nodes:
+        for one in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(one, FakeTensor):
+                one.constant = None
     _insert_constants(graph)
     _use_labels(graph)
     specs = {"out": structure.dumps(out_spec), **({"keeps_state": True} if keeps_state else {})}

@@ -114,6 +114,8 @@ def _compiled(
         return compile_module(module, args, kwargs, **how)
     except LoomError:
         raise
+    except torch.OutOfMemoryError as error:
+        raise CompilerOptionError(f"{path}: memory ran out while it was compiled: {error}") from error
     except Exception as error:
         text, _, line = str(error).partition(IN_MODEL)
         line, first = line or line_of(error) or "", text.strip().partition("\n")[0]
@@ -287,16 +289,16 @@ def summary(plan: Mapping[str, Any]) -> Table:
     took = sum(record["milliseconds"] for record in plan["passes"])
     table = Table(show_header=False, box=None)
     rows, columns = plan["grid"]
-    latency, throughput, whole = "none: no op runs on the chip", "none", "none"
+    interval, throughput, whole = "none: no op runs on the chip", "none", "none"
     if plan["epochs"]:
-        latency = f"{duration(totals['latency_seconds'])}, predicted"
+        interval = f"{duration(totals['latency_seconds'])}, predicted"
         throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
         whole = f"{plan['end_to_end']['samples_per_second']:,.0f} samples/s, predicted"
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
         ("kernels", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
         ("on the host", f"{len(plan['host'])} ops"),
-        ("latency", latency),
+        ("interval", interval),
         ("throughput", throughput),
         ("with the host", whole),
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),

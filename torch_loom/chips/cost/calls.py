@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_loom.chips.cost.records import Op, Tensor
+from torch_loom.ops import DEFAULT, family_of
 
 __all__ = ["Operand", "described", "in_tf32", "of_call", "of_command"]
 
@@ -95,6 +96,8 @@ def _of_name(name: str) -> tuple[str, int | None, int]:
     """Return an op's name without overload, how many tensors it takes as ``out``, and how many lists."""
     op, _, overload = name.partition(".")
     base = op.rpartition("::")[2]
+    if family_of(op) is not DEFAULT:
+        base = op.removeprefix("aten::")  # the table has it with its library's name
     is_list = base.startswith(("_foreach_", "_fused_"))
     return base, _num_outs(op, overload), _num_lists(op, overload) if is_list else 0
 

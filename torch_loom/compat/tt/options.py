@@ -113,7 +113,7 @@ class TTOptions:
 EFFECTS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "optimization_level": (
         _level,
-        "0: each op is a kernel; 1, 2: small ops run in the kernel of the op before",
+        "plans: 0: each op is a kernel; 1, 2: small ops run in the kernel of the op before; values stay",
     ),
     "math_fidelity": (_one_of(*FIDELITIES), f"passes of a product: {', '.join(FIDELITIES)}"),
     "fp32_dest_acc_en": (_flag, "sums are kept in Float32; else in 16 bits"),

@@ -9,12 +9,12 @@ import torch
 
 import torch_loom  # noqa: F401
 
-parent = Path(ast.literal_eval(sys.argv[1]))
-kept = Path(__file__).with_name("offload_kept.py")
+folder, kept = ast.literal_eval(sys.argv[1])
+parent = Path(folder)
 other = parent / "1-other"
 other.mkdir()
 processes = [
-    subprocess.Popen([sys.executable, str(kept)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    subprocess.Popen([sys.executable, kept], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(2)
 ]
 for one in processes:
