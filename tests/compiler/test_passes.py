@@ -120,6 +120,34 @@ def test_quantise() -> None:
     assert not torch.equal(graph(X, third), X @ third)
 
 
+_PRODUCTS: dict[str, Callable[..., Tensor]] = {
+    "mm": lambda x, w, b: x @ w,
+    "bmm": lambda x, w, b: torch.bmm(x[None], w[None]),
+    "mv": lambda x, w, b: torch.mv(x, w[0]),
+    "dot": lambda x, w, b: torch.dot(x[0], w[0]),
+    "addmm": lambda x, w, b: torch.addmm(b, x, w, alpha=2, beta=0.5),
+    "addmv": lambda x, w, b: torch.addmv(b, x, w[0]),
+    "baddbmm": lambda x, w, b: torch.baddbmm(b, x[None], w[None], alpha=3),
+    "beta 0": lambda x, w, b: torch.addmm(b * float("nan"), x, w, beta=0),
+}
+
+
+@pytest.mark.parametrize("name", list(_PRODUCTS))
+def test_every_product_has_a_fidelity(name: str) -> None:
+    torch.manual_seed(0)
+    given = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8)
+
+    def made(fidelity: str) -> Tensor:
+        known = context(math_fidelity=fidelity, default_df_override="Float16_b", numerics="formats")
+        graph = quantise(infer_formats(traced(_PRODUCTS[name], *given), known), known)
+        result: Tensor = graph(*given)
+        return result
+
+    exact = _PRODUCTS[name](*given)
+    torch.testing.assert_close(made("HiFi4"), exact, rtol=0.02, atol=0.05)
+    assert not torch.equal(made("LoFi"), made("HiFi4"))
+
+
 @pytest.mark.parametrize(("fmt", "number"), [("Float16_b", 1), ("Bfp8_b", 2)])
 def test_a_table_is_rounded_where_it_is_picked_from(fmt: str, number: int) -> None:
     options = {"default_df_override": fmt, "numerics": "formats"}

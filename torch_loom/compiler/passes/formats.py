@@ -349,20 +349,29 @@ def _lower_product(graph: fx.GraphModule, node: fx.Node) -> None:
     """Let a matrix product see the bits that its fidelity sees; another op stays as it is."""
     ops = torch.ops.loom_numerics
     name = op_name(node)
-    if name in ("aten::mm", "aten::bmm", "aten::matmul"):
+    if name in ("aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot"):
         left, right = node.args[:2]
         node.target, node.args = ops.matmul.default, (left, right, *_how(node, left, right))
     elif name == "aten::linear":
         left, right = node.args[:2]
         bias = node.args[2] if len(node.args) > 2 else None
         node.target, node.args = ops.linear.default, (left, right, bias, *_how(node, left, right))
-    elif name == "aten::addmm" and not node.kwargs:
+    elif name in ("aten::addmm", "aten::baddbmm", "aten::addmv"):
         bias, left, right = node.args
+        alpha, beta = node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)
         with graph.graph.inserting_before(node):
             inner = graph.graph.call_function(ops.matmul.default, (left, right, *_how(node, left, right)))
-        inner.meta["val"] = node.meta["val"]
-        facts(inner).fused_into = node.name
-        node.target, node.args = torch.ops.aten.add.Tensor, (inner, bias)
+            parts = [inner]
+            if alpha != 1 and beta != 0:
+                parts.append(graph.graph.call_function(torch.ops.aten.mul.Tensor, (inner, alpha)))
+        for part in parts:
+            part.meta["val"] = node.meta["val"]
+            facts(part).fused_into = node.name
+        if beta == 0:  # what is added is not even read
+            node.target, node.args, node.kwargs = torch.ops.aten.mul.Tensor, (inner, alpha), {}
+        else:
+            node.target, node.args = torch.ops.aten.add.Tensor, (parts[-1], bias)
+            node.kwargs = {} if beta == 1 else {"alpha": beta}
     elif name == "aten::conv2d":
         _lower_convolution(node)
 
