@@ -22,6 +22,7 @@ from torch_loom.chips import Chip, load, with_host
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
 from torch_loom.compiler.capture import NotPlainError
+from torch_loom.compiler.fingerprint import keeps_state
 from torch_loom.compiler.frontend import (
     Exported,
     exported,
@@ -302,14 +303,16 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
     begun = time.perf_counter()
     if task.training is None:
         source = exported(task.module, task.args, task.kwargs, task.place, task.options.is_exact)
+        if isinstance(task.module, nn.Module) and keeps_state(task.module, task.args, task.kwargs):
+            source.specs["keeps_state"] = True
     else:
         source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
     if source.updates and isinstance(task.module, nn.Module):
         _warn_of_copies(task.module, task.place)
     if source.specs.get("keeps_state") and not task.plans_later:
         warnings.warn(
-            "the module changes itself in its forward, and the program does not: what it keeps from one call "
-            "to the next must be a buffer, which is written in place",
+            "what the module keeps from one call to the next decides what it computes, and the program keeps "
+            "nothing: let it be a buffer, which is written in place",
             stacklevel=4,  # who called compile_module
         )
     context = _context(task, source)

@@ -81,15 +81,12 @@ def captured(
 def changes_itself(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], state: Mapping[str, torch.Tensor]
 ) -> bool:
-    """Return whether a forward changes what a module holds beside ``state``, so that the next may differ.
+    """Return whether each forward changes what a module holds beside ``state``, so that the next may differ.
 
-    It is run without values; False where that cannot be.
+    What a first forward leaves for all later ones is no such change. It is run twice without values; False
+    where that cannot be.
     """
-    with (
-        FakeTensorMode(allow_non_fake_inputs=True) as mode,
-        torch.no_grad(),
-        unchanged(module) as has_changed,
-    ):
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad(), unchanged(module):
         fakes: dict[int, torch.Tensor] = {}
 
         def fake(one: Any) -> Any:
@@ -103,9 +100,11 @@ def changes_itself(
             values = {name: fake(one) for name, one in state.items()}
             given, named = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
             torch.func.functional_call(module, values, given, named, strict=False)
+            with unchanged(module) as has_changed:
+                torch.func.functional_call(module, values, given, named, strict=False)
+                return has_changed()
         except Exception:
             return False  # of what an export can do, this is not enough
-        return has_changed()
 
 
 class _Recorder(SchemaCheckMode):

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils import _pytree as pytree
 
-from torch_loom.compiler.capture import NotPlainError, captured, changes_itself, unchanged
+from torch_loom.compiler.capture import NotPlainError, captured, unchanged
 from torch_loom.compiler.failures import check_dtypes, named_lines, without_noise
 from torch_loom.compiler.fast_path import layers_of, taken
 from torch_loom.compiler.in_place import without_writes
@@ -39,7 +39,7 @@ class Exported:
         parameters: parameters, buffers and constants by their placeholder.
         sources: the name in the module of each of these that is a parameter or a buffer.
         updates: which output each buffer that a run changes takes, by its placeholder.
-        specs: how results are put together; ``keeps_state`` where a forward changes what is no buffer.
+        specs: how results are put together.
     """
 
     graph: fx.GraphModule
@@ -122,7 +122,6 @@ def exported(
     signature = program.graph_signature
     values = {**program.state_dict, **program.constants}
     own = state_of(module)
-    keeps_state = changes_itself(module, args, kwargs, own)
     parameters: dict[str, torch.Tensor] = {}
     sources: dict[str, str] = {}
     by_target: dict[str, str] = {}
@@ -154,8 +153,7 @@ def exported(
                 one.constant = None
     _insert_constants(graph)
     _use_labels(graph)
-    specs = {"out": structure.dumps(out_spec), **({"keeps_state": True} if keeps_state else {})}
-    return Exported(program.graph_module, parameters, sources, updates, specs)
+    return Exported(program.graph_module, parameters, sources, updates, {"out": structure.dumps(out_spec)})
 
 
 def plainly_exported(

@@ -149,9 +149,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   cudaDeviceProp all;
   if (const cudaError_t error = cudaGetDeviceProperties(&all, device); error != cudaSuccess) return error;
   switch (attribute) {
-#define LOOM_CUDA_ATTRIBUTE(name, number, field) \
-  case cudaDevAttr##name:                        \
-    *value = static_cast<int>(all.field);        \
+#define LOOM_CUDA_ATTRIBUTE(name, driver_name, number, field) \
+  case cudaDevAttr##name:                                     \
+    *value = static_cast<int>(all.field);                     \
     return cudaSuccess;
     LOOM_CUDA_DEVICE_ATTRIBUTES(LOOM_CUDA_ATTRIBUTE)
 #undef LOOM_CUDA_ATTRIBUTE
@@ -175,6 +175,16 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   if (!is_device(device) || !is_device(peer)) return refuse(cudaErrorInvalidDevice);
   *can = device != peer && devices().device(device).driver().info().peer_access;
   return cudaSuccess;
+}
+// Peers are reached alike, in whatever way.
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int device, int peer) {
+  const bool is_known =
+      attribute >= cudaDevP2PAttrPerformanceRank && attribute <= cudaDevP2PAttrCudaArrayAccessSupported;
+  if (value == nullptr || !is_known) return refuse(cudaErrorInvalidValue);
+  if (device == peer) return refuse(cudaErrorInvalidDevice);
+  if (attribute != cudaDevP2PAttrPerformanceRank) return cudaDeviceCanAccessPeer(value, device, peer);
+  *value = 0;
+  return is_device(device) && is_device(peer) ? cudaSuccess : refuse(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 cudaError_t cudaDeviceDisablePeerAccess(int) { return cudaSuccess; }

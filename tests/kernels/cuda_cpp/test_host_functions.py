@@ -18,7 +18,8 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     library = library_of("host", tmp_path_factory.mktemp("host"))
-    for name in ("rows", "boxes", "shared_with_the_host", "facts_of_devices_and_streams", "names_of_errors"):
+    names = "rows", "boxes", "shared_with_the_host", "facts_of_devices_and_streams", "names_of_errors"
+    for name in (*names, "driver"):
         getattr(library, name).restype = ctypes.c_char_p
     return library
 
@@ -37,6 +38,10 @@ def test_boxes_of_rows(program: ctypes.CDLL) -> None:
     expected = torch.ones_like(out)
     expected[:, 1:3, 1:3] = 7
     assert torch.equal(out, expected)
+
+
+def test_the_driver_library(program: ctypes.CDLL) -> None:
+    assert program.driver() is None
 
 
 def test_memory_of_the_host_and_callbacks(program: ctypes.CDLL) -> None:

@@ -286,7 +286,7 @@ def _tilizer_edges(
             yield Edge(work.name, reader, work.output_bytes)
 
 
-def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str], is_balanced: bool) -> None:
+def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str], is_balanced: bool = True) -> None:
     """Spread epochs over chips in their order: at ``breaks``, and balanced, so that none has most to do."""
     order = list(range(plan.num_chips))
     if options.chip_placement_policy == "MMIO_LAST":

@@ -44,7 +44,6 @@ class CompiledRuns:
         self._programs: dict[Any, Callable[..., list[Any]] | None] = {}
         self._had_values = False
         self._marks: list[tuple[int, int]] = []
-        self._has_kept_state = False
         self.reason = ""
 
     def __call__(
@@ -52,13 +51,7 @@ class CompiledRuns:
     ) -> tuple[torch.Tensor, ...] | None:
         """Return the outputs; None: the modules are to run op by op."""
         program = self.prepare(inputs, names, training)
-        if program is not None:
-            return flatten_outputs(program(*inputs))
-        if self.reason == _KEEPS_STATE and not self._has_kept_state:
-            # What a first forward keeps may be for all later ones: another look, once.
-            self._has_kept_state = True
-            self._programs = {key: made for key, made in self._programs.items() if made is not None}
-        return None
+        return None if program is None else flatten_outputs(program(*inputs))
 
     def prepare(
         self, inputs: tuple[torch.Tensor, ...], names: tuple[str, ...] | None, training: bool = False

@@ -1,6 +1,7 @@
 // What a program calls on the host: rows of memory, boxes, registered memory, callbacks, old names of
 // headers.
 #include <cuComplex.h>
+#include <cuda.h>
 #include <device_atomic_functions.h>
 #include <nvToolsExt.h>
 #include <nvtx3/nvToolsExt.h>
@@ -181,6 +182,67 @@ extern "C" const char* texture_sizes(int* out) {
   if (cudaDeviceGetAttribute(&unknown, static_cast<cudaDeviceAttr>(9999), 0) != cudaErrorInvalidValue)
     return "an attribute that does not exist";
   return cudaGetLastError() == cudaErrorInvalidValue ? nullptr : "the last error";
+}
+
+#define DRIVER(call) \
+  if ((call) != CUDA_SUCCESS) return #call
+
+// The driver library is the runtime library by other names.
+extern "C" const char* driver() {
+  int count = 0, runtime_count = 0, number = 0, other = 0;
+  DRIVER(cuInit(0));
+  DRIVER(cuDeviceGetCount(&count));
+  TRY(cudaGetDeviceCount(&runtime_count));
+  if (count != runtime_count) return "devices";
+  CUdevice device = -1;
+  if (cuDeviceGet(&device, count) != CUDA_ERROR_INVALID_DEVICE) return "a device that does not exist";
+  DRIVER(cuDeviceGet(&device, 0));
+  cudaDeviceProp all;
+  TRY(cudaGetDeviceProperties(&all, 0));
+  char name[256], start[4];
+  size_t bytes = 0;
+  DRIVER(cuDeviceGetName(name, sizeof(name), device));
+  DRIVER(cuDeviceGetName(start, sizeof(start), device));
+  DRIVER(cuDeviceTotalMem(&bytes, device));
+  if (strcmp(name, all.name) != 0 || strncmp(start, all.name, 3) != 0 || bytes != all.totalGlobalMem)
+    return "name, memory";
+  DRIVER(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device));
+  if (number != all.maxThreadsPerBlock) return "attribute";
+  DRIVER(cuDeviceComputeCapability(&number, &other, device));
+  if (number != all.major || other != all.minor) return "compute capability";
+  const char* text = nullptr;
+  DRIVER(cuGetErrorName(CUDA_ERROR_INVALID_VALUE, &text));
+  if (strcmp(text, "cudaErrorInvalidValue") != 0) return text;
+  CUcontext context = nullptr, current = nullptr;
+  DRIVER(cuCtxCreate(&context, 0, device));
+  DRIVER(cuCtxGetCurrent(&current));
+  if (current != context) return "context";
+  DRIVER(cuCtxPushCurrent(context));
+  DRIVER(cuCtxPopCurrent(&current));
+  if (current != context || cuCtxPopCurrent(&current) != CUDA_ERROR_INVALID_CONTEXT) return "stack";
+  CUdeviceptr memory = 0;
+  unsigned values[3] = {1, 2, 3};
+  DRIVER(cuMemAlloc(&memory, sizeof(values)));
+  DRIVER(cuMemsetD32(memory, 7, 3));
+  DRIVER(cuMemcpyHtoD(memory, values, sizeof(unsigned)));
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  DRIVER(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  DRIVER(cuMemsetD8Async(memory + 8, 0, 4, stream));
+  DRIVER(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  DRIVER(cuEventRecord(event, stream));
+  DRIVER(cuEventSynchronize(event));
+  DRIVER(cuMemcpyDtoH(values, memory, sizeof(values)));
+  DRIVER(cuEventDestroy(event));
+  DRIVER(cuStreamDestroy(stream));
+  DRIVER(cuMemFree(memory));
+  if (values[0] != 1 || values[1] != 7 || values[2] != 0) return "values";
+  if (cuMemAlloc(&memory, 0) != CUDA_ERROR_INVALID_VALUE) return "no bytes";
+  if (cudaDeviceGetP2PAttribute(&number, cudaDevP2PAttrAccessSupported, 0, 0) != cudaErrorInvalidDevice)
+    return "its own peer";
+  DRIVER(cuCtxSynchronize());
+  cudaGetLastError();
+  return nullptr;
 }
 
 // z: [4] numbers; out: [4, 2]: product, quotient, conjugate, size

@@ -1,117 +1,118 @@
-// The attributes of a device by CUDA's runtime library: names and numbers of CUDA 13.0 (enum cudaDeviceAttr),
-// and the field of cudaDeviceProp that has the value.
+// The attributes of a device: by CUDA's runtime and driver libraries, with the numbers of CUDA 13.0 (enum
+// cudaDeviceAttr, CUdevice_attribute), and the field of cudaDeviceProp that has the value.
 #pragma once
 
 // clang-format off
 #define LOOM_CUDA_DEVICE_ATTRIBUTES(X) \
-  X(MaxThreadsPerBlock, 1, maxThreadsPerBlock) \
-  X(MaxBlockDimX, 2, maxThreadsDim[0]) \
-  X(MaxBlockDimY, 3, maxThreadsDim[1]) \
-  X(MaxBlockDimZ, 4, maxThreadsDim[2]) \
-  X(MaxGridDimX, 5, maxGridSize[0]) \
-  X(MaxGridDimY, 6, maxGridSize[1]) \
-  X(MaxGridDimZ, 7, maxGridSize[2]) \
-  X(MaxSharedMemoryPerBlock, 8, sharedMemPerBlock) \
-  X(TotalConstantMemory, 9, totalConstMem) \
-  X(WarpSize, 10, warpSize) \
-  X(MaxPitch, 11, memPitch) \
-  X(MaxRegistersPerBlock, 12, regsPerBlock) \
-  X(ClockRate, 13, clockRate) \
-  X(TextureAlignment, 14, textureAlignment) \
-  X(GpuOverlap, 15, deviceOverlap) \
-  X(MultiProcessorCount, 16, multiProcessorCount) \
-  X(KernelExecTimeout, 17, kernelExecTimeoutEnabled) \
-  X(Integrated, 18, integrated) \
-  X(CanMapHostMemory, 19, canMapHostMemory) \
-  X(ComputeMode, 20, computeMode) \
-  X(MaxTexture1DWidth, 21, maxTexture1D) \
-  X(MaxTexture2DWidth, 22, maxTexture2D[0]) \
-  X(MaxTexture2DHeight, 23, maxTexture2D[1]) \
-  X(MaxTexture3DWidth, 24, maxTexture3D[0]) \
-  X(MaxTexture3DHeight, 25, maxTexture3D[1]) \
-  X(MaxTexture3DDepth, 26, maxTexture3D[2]) \
-  X(MaxTexture2DLayeredWidth, 27, maxTexture2DLayered[0]) \
-  X(MaxTexture2DLayeredHeight, 28, maxTexture2DLayered[1]) \
-  X(MaxTexture2DLayeredLayers, 29, maxTexture2DLayered[2]) \
-  X(SurfaceAlignment, 30, surfaceAlignment) \
-  X(ConcurrentKernels, 31, concurrentKernels) \
-  X(EccEnabled, 32, ECCEnabled) \
-  X(PciBusId, 33, pciBusID) \
-  X(PciDeviceId, 34, pciDeviceID) \
-  X(TccDriver, 35, tccDriver) \
-  X(MemoryClockRate, 36, memoryClockRate) \
-  X(GlobalMemoryBusWidth, 37, memoryBusWidth) \
-  X(L2CacheSize, 38, l2CacheSize) \
-  X(MaxThreadsPerMultiProcessor, 39, maxThreadsPerMultiProcessor) \
-  X(AsyncEngineCount, 40, asyncEngineCount) \
-  X(UnifiedAddressing, 41, unifiedAddressing) \
-  X(MaxTexture1DLayeredWidth, 42, maxTexture1DLayered[0]) \
-  X(MaxTexture1DLayeredLayers, 43, maxTexture1DLayered[1]) \
-  X(MaxTexture2DGatherWidth, 45, maxTexture2DGather[0]) \
-  X(MaxTexture2DGatherHeight, 46, maxTexture2DGather[1]) \
-  X(MaxTexture3DWidthAlt, 47, maxTexture3DAlt[0]) \
-  X(MaxTexture3DHeightAlt, 48, maxTexture3DAlt[1]) \
-  X(MaxTexture3DDepthAlt, 49, maxTexture3DAlt[2]) \
-  X(PciDomainId, 50, pciDomainID) \
-  X(TexturePitchAlignment, 51, texturePitchAlignment) \
-  X(MaxTextureCubemapWidth, 52, maxTextureCubemap) \
-  X(MaxTextureCubemapLayeredWidth, 53, maxTextureCubemapLayered[0]) \
-  X(MaxTextureCubemapLayeredLayers, 54, maxTextureCubemapLayered[1]) \
-  X(MaxSurface1DWidth, 55, maxSurface1D) \
-  X(MaxSurface2DWidth, 56, maxSurface2D[0]) \
-  X(MaxSurface2DHeight, 57, maxSurface2D[1]) \
-  X(MaxSurface3DWidth, 58, maxSurface3D[0]) \
-  X(MaxSurface3DHeight, 59, maxSurface3D[1]) \
-  X(MaxSurface3DDepth, 60, maxSurface3D[2]) \
-  X(MaxSurface1DLayeredWidth, 61, maxSurface1DLayered[0]) \
-  X(MaxSurface1DLayeredLayers, 62, maxSurface1DLayered[1]) \
-  X(MaxSurface2DLayeredWidth, 63, maxSurface2DLayered[0]) \
-  X(MaxSurface2DLayeredHeight, 64, maxSurface2DLayered[1]) \
-  X(MaxSurface2DLayeredLayers, 65, maxSurface2DLayered[2]) \
-  X(MaxSurfaceCubemapWidth, 66, maxSurfaceCubemap) \
-  X(MaxSurfaceCubemapLayeredWidth, 67, maxSurfaceCubemapLayered[0]) \
-  X(MaxSurfaceCubemapLayeredLayers, 68, maxSurfaceCubemapLayered[1]) \
-  X(MaxTexture1DLinearWidth, 69, maxTexture1DLinear) \
-  X(MaxTexture2DLinearWidth, 70, maxTexture2DLinear[0]) \
-  X(MaxTexture2DLinearHeight, 71, maxTexture2DLinear[1]) \
-  X(MaxTexture2DLinearPitch, 72, maxTexture2DLinear[2]) \
-  X(MaxTexture2DMipmappedWidth, 73, maxTexture2DMipmap[0]) \
-  X(MaxTexture2DMipmappedHeight, 74, maxTexture2DMipmap[1]) \
-  X(ComputeCapabilityMajor, 75, major) \
-  X(ComputeCapabilityMinor, 76, minor) \
-  X(MaxTexture1DMipmappedWidth, 77, maxTexture1DMipmap) \
-  X(StreamPrioritiesSupported, 78, streamPrioritiesSupported) \
-  X(GlobalL1CacheSupported, 79, globalL1CacheSupported) \
-  X(LocalL1CacheSupported, 80, localL1CacheSupported) \
-  X(MaxSharedMemoryPerMultiprocessor, 81, sharedMemPerMultiprocessor) \
-  X(MaxRegistersPerMultiprocessor, 82, regsPerMultiprocessor) \
-  X(ManagedMemory, 83, managedMemory) \
-  X(IsMultiGpuBoard, 84, isMultiGpuBoard) \
-  X(MultiGpuBoardGroupID, 85, multiGpuBoardGroupID) \
-  X(HostNativeAtomicSupported, 86, hostNativeAtomicSupported) \
-  X(SingleToDoublePrecisionPerfRatio, 87, singleToDoublePrecisionPerfRatio) \
-  X(PageableMemoryAccess, 88, pageableMemoryAccess) \
-  X(ConcurrentManagedAccess, 89, concurrentManagedAccess) \
-  X(ComputePreemptionSupported, 90, computePreemptionSupported) \
-  X(CanUseHostPointerForRegisteredMem, 91, canUseHostPointerForRegisteredMem) \
-  X(CooperativeLaunch, 95, cooperativeLaunch) \
-  X(MaxSharedMemoryPerBlockOptin, 97, sharedMemPerBlockOptin) \
-  X(HostRegisterSupported, 99, hostRegisterSupported) \
-  X(PageableMemoryAccessUsesHostPageTables, 100, pageableMemoryAccessUsesHostPageTables) \
-  X(DirectManagedMemAccessFromHost, 101, directManagedMemAccessFromHost) \
-  X(MaxBlocksPerMultiprocessor, 106, maxBlocksPerMultiProcessor) \
-  X(MaxPersistingL2CacheSize, 108, persistingL2CacheMaxSize) \
-  X(MaxAccessPolicyWindowSize, 109, accessPolicyMaxWindowSize) \
-  X(ReservedSharedMemoryPerBlock, 111, reservedSharedMemPerBlock) \
-  X(SparseCudaArraySupported, 112, sparseCudaArraySupported) \
-  X(HostRegisterReadOnlySupported, 113, hostRegisterReadOnlySupported) \
-  X(TimelineSemaphoreInteropSupported, 114, timelineSemaphoreInteropSupported) \
-  X(MemoryPoolsSupported, 115, memoryPoolsSupported) \
-  X(GPUDirectRDMASupported, 116, gpuDirectRDMASupported) \
-  X(GPUDirectRDMAFlushWritesOptions, 117, gpuDirectRDMAFlushWritesOptions) \
-  X(GPUDirectRDMAWritesOrdering, 118, gpuDirectRDMAWritesOrdering) \
-  X(MemoryPoolSupportedHandleTypes, 119, memoryPoolSupportedHandleTypes) \
-  X(ClusterLaunch, 120, clusterLaunch) \
-  X(DeferredMappingCudaArraySupported, 121, deferredMappingCudaArraySupported) \
-  X(IpcEventSupport, 125, ipcEventSupported)
+  X(MaxThreadsPerBlock, MAX_THREADS_PER_BLOCK, 1, maxThreadsPerBlock) \
+  X(MaxBlockDimX, MAX_BLOCK_DIM_X, 2, maxThreadsDim[0]) \
+  X(MaxBlockDimY, MAX_BLOCK_DIM_Y, 3, maxThreadsDim[1]) \
+  X(MaxBlockDimZ, MAX_BLOCK_DIM_Z, 4, maxThreadsDim[2]) \
+  X(MaxGridDimX, MAX_GRID_DIM_X, 5, maxGridSize[0]) \
+  X(MaxGridDimY, MAX_GRID_DIM_Y, 6, maxGridSize[1]) \
+  X(MaxGridDimZ, MAX_GRID_DIM_Z, 7, maxGridSize[2]) \
+  X(MaxSharedMemoryPerBlock, MAX_SHARED_MEMORY_PER_BLOCK, 8, sharedMemPerBlock) \
+  X(TotalConstantMemory, TOTAL_CONSTANT_MEMORY, 9, totalConstMem) \
+  X(WarpSize, WARP_SIZE, 10, warpSize) \
+  X(MaxPitch, MAX_PITCH, 11, memPitch) \
+  X(MaxRegistersPerBlock, MAX_REGISTERS_PER_BLOCK, 12, regsPerBlock) \
+  X(ClockRate, CLOCK_RATE, 13, clockRate) \
+  X(TextureAlignment, TEXTURE_ALIGNMENT, 14, textureAlignment) \
+  X(GpuOverlap, GPU_OVERLAP, 15, deviceOverlap) \
+  X(MultiProcessorCount, MULTIPROCESSOR_COUNT, 16, multiProcessorCount) \
+  X(KernelExecTimeout, KERNEL_EXEC_TIMEOUT, 17, kernelExecTimeoutEnabled) \
+  X(Integrated, INTEGRATED, 18, integrated) \
+  X(CanMapHostMemory, CAN_MAP_HOST_MEMORY, 19, canMapHostMemory) \
+  X(ComputeMode, COMPUTE_MODE, 20, computeMode) \
+  X(MaxTexture1DWidth, MAXIMUM_TEXTURE1D_WIDTH, 21, maxTexture1D) \
+  X(MaxTexture2DWidth, MAXIMUM_TEXTURE2D_WIDTH, 22, maxTexture2D[0]) \
+  X(MaxTexture2DHeight, MAXIMUM_TEXTURE2D_HEIGHT, 23, maxTexture2D[1]) \
+  X(MaxTexture3DWidth, MAXIMUM_TEXTURE3D_WIDTH, 24, maxTexture3D[0]) \
+  X(MaxTexture3DHeight, MAXIMUM_TEXTURE3D_HEIGHT, 25, maxTexture3D[1]) \
+  X(MaxTexture3DDepth, MAXIMUM_TEXTURE3D_DEPTH, 26, maxTexture3D[2]) \
+  X(MaxTexture2DLayeredWidth, MAXIMUM_TEXTURE2D_LAYERED_WIDTH, 27, maxTexture2DLayered[0]) \
+  X(MaxTexture2DLayeredHeight, MAXIMUM_TEXTURE2D_LAYERED_HEIGHT, 28, maxTexture2DLayered[1]) \
+  X(MaxTexture2DLayeredLayers, MAXIMUM_TEXTURE2D_LAYERED_LAYERS, 29, maxTexture2DLayered[2]) \
+  X(SurfaceAlignment, SURFACE_ALIGNMENT, 30, surfaceAlignment) \
+  X(ConcurrentKernels, CONCURRENT_KERNELS, 31, concurrentKernels) \
+  X(EccEnabled, ECC_ENABLED, 32, ECCEnabled) \
+  X(PciBusId, PCI_BUS_ID, 33, pciBusID) \
+  X(PciDeviceId, PCI_DEVICE_ID, 34, pciDeviceID) \
+  X(TccDriver, TCC_DRIVER, 35, tccDriver) \
+  X(MemoryClockRate, MEMORY_CLOCK_RATE, 36, memoryClockRate) \
+  X(GlobalMemoryBusWidth, GLOBAL_MEMORY_BUS_WIDTH, 37, memoryBusWidth) \
+  X(L2CacheSize, L2_CACHE_SIZE, 38, l2CacheSize) \
+  X(MaxThreadsPerMultiProcessor, MAX_THREADS_PER_MULTIPROCESSOR, 39, maxThreadsPerMultiProcessor) \
+  X(AsyncEngineCount, ASYNC_ENGINE_COUNT, 40, asyncEngineCount) \
+  X(UnifiedAddressing, UNIFIED_ADDRESSING, 41, unifiedAddressing) \
+  X(MaxTexture1DLayeredWidth, MAXIMUM_TEXTURE1D_LAYERED_WIDTH, 42, maxTexture1DLayered[0]) \
+  X(MaxTexture1DLayeredLayers, MAXIMUM_TEXTURE1D_LAYERED_LAYERS, 43, maxTexture1DLayered[1]) \
+  X(MaxTexture2DGatherWidth, MAXIMUM_TEXTURE2D_GATHER_WIDTH, 45, maxTexture2DGather[0]) \
+  X(MaxTexture2DGatherHeight, MAXIMUM_TEXTURE2D_GATHER_HEIGHT, 46, maxTexture2DGather[1]) \
+  X(MaxTexture3DWidthAlt, MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE, 47, maxTexture3DAlt[0]) \
+  X(MaxTexture3DHeightAlt, MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE, 48, maxTexture3DAlt[1]) \
+  X(MaxTexture3DDepthAlt, MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE, 49, maxTexture3DAlt[2]) \
+  X(PciDomainId, PCI_DOMAIN_ID, 50, pciDomainID) \
+  X(TexturePitchAlignment, TEXTURE_PITCH_ALIGNMENT, 51, texturePitchAlignment) \
+  X(MaxTextureCubemapWidth, MAXIMUM_TEXTURECUBEMAP_WIDTH, 52, maxTextureCubemap) \
+  X(MaxTextureCubemapLayeredWidth, MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, 53, maxTextureCubemapLayered[0]) \
+  X(MaxTextureCubemapLayeredLayers, MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS, 54, maxTextureCubemapLayered[1]) \
+  X(MaxSurface1DWidth, MAXIMUM_SURFACE1D_WIDTH, 55, maxSurface1D) \
+  X(MaxSurface2DWidth, MAXIMUM_SURFACE2D_WIDTH, 56, maxSurface2D[0]) \
+  X(MaxSurface2DHeight, MAXIMUM_SURFACE2D_HEIGHT, 57, maxSurface2D[1]) \
+  X(MaxSurface3DWidth, MAXIMUM_SURFACE3D_WIDTH, 58, maxSurface3D[0]) \
+  X(MaxSurface3DHeight, MAXIMUM_SURFACE3D_HEIGHT, 59, maxSurface3D[1]) \
+  X(MaxSurface3DDepth, MAXIMUM_SURFACE3D_DEPTH, 60, maxSurface3D[2]) \
+  X(MaxSurface1DLayeredWidth, MAXIMUM_SURFACE1D_LAYERED_WIDTH, 61, maxSurface1DLayered[0]) \
+  X(MaxSurface1DLayeredLayers, MAXIMUM_SURFACE1D_LAYERED_LAYERS, 62, maxSurface1DLayered[1]) \
+  X(MaxSurface2DLayeredWidth, MAXIMUM_SURFACE2D_LAYERED_WIDTH, 63, maxSurface2DLayered[0]) \
+  X(MaxSurface2DLayeredHeight, MAXIMUM_SURFACE2D_LAYERED_HEIGHT, 64, maxSurface2DLayered[1]) \
+  X(MaxSurface2DLayeredLayers, MAXIMUM_SURFACE2D_LAYERED_LAYERS, 65, maxSurface2DLayered[2]) \
+  X(MaxSurfaceCubemapWidth, MAXIMUM_SURFACECUBEMAP_WIDTH, 66, maxSurfaceCubemap) \
+  X(MaxSurfaceCubemapLayeredWidth, MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, 67, maxSurfaceCubemapLayered[0]) \
+  X(MaxSurfaceCubemapLayeredLayers, MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS, 68, maxSurfaceCubemapLayered[1]) \
+  X(MaxTexture1DLinearWidth, MAXIMUM_TEXTURE1D_LINEAR_WIDTH, 69, maxTexture1DLinear) \
+  X(MaxTexture2DLinearWidth, MAXIMUM_TEXTURE2D_LINEAR_WIDTH, 70, maxTexture2DLinear[0]) \
+  X(MaxTexture2DLinearHeight, MAXIMUM_TEXTURE2D_LINEAR_HEIGHT, 71, maxTexture2DLinear[1]) \
+  X(MaxTexture2DLinearPitch, MAXIMUM_TEXTURE2D_LINEAR_PITCH, 72, maxTexture2DLinear[2]) \
+  X(MaxTexture2DMipmappedWidth, MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH, 73, maxTexture2DMipmap[0]) \
+  X(MaxTexture2DMipmappedHeight, MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT, 74, maxTexture2DMipmap[1]) \
+  X(ComputeCapabilityMajor, COMPUTE_CAPABILITY_MAJOR, 75, major) \
+  X(ComputeCapabilityMinor, COMPUTE_CAPABILITY_MINOR, 76, minor) \
+  X(MaxTexture1DMipmappedWidth, MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH, 77, maxTexture1DMipmap) \
+  X(StreamPrioritiesSupported, STREAM_PRIORITIES_SUPPORTED, 78, streamPrioritiesSupported) \
+  X(GlobalL1CacheSupported, GLOBAL_L1_CACHE_SUPPORTED, 79, globalL1CacheSupported) \
+  X(LocalL1CacheSupported, LOCAL_L1_CACHE_SUPPORTED, 80, localL1CacheSupported) \
+  X(MaxSharedMemoryPerMultiprocessor, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 81, sharedMemPerMultiprocessor) \
+  X(MaxRegistersPerMultiprocessor, MAX_REGISTERS_PER_MULTIPROCESSOR, 82, regsPerMultiprocessor) \
+  X(ManagedMemory, MANAGED_MEMORY, 83, managedMemory) \
+  X(IsMultiGpuBoard, MULTI_GPU_BOARD, 84, isMultiGpuBoard) \
+  X(MultiGpuBoardGroupID, MULTI_GPU_BOARD_GROUP_ID, 85, multiGpuBoardGroupID) \
+  X(HostNativeAtomicSupported, HOST_NATIVE_ATOMIC_SUPPORTED, 86, hostNativeAtomicSupported) \
+  X(SingleToDoublePrecisionPerfRatio, SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 87, singleToDoublePrecisionPerfRatio) \
+  X(PageableMemoryAccess, PAGEABLE_MEMORY_ACCESS, 88, pageableMemoryAccess) \
+  X(ConcurrentManagedAccess, CONCURRENT_MANAGED_ACCESS, 89, concurrentManagedAccess) \
+  X(ComputePreemptionSupported, COMPUTE_PREEMPTION_SUPPORTED, 90, computePreemptionSupported) \
+  X(CanUseHostPointerForRegisteredMem, CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91, canUseHostPointerForRegisteredMem) \
+  X(CooperativeLaunch, COOPERATIVE_LAUNCH, 95, cooperativeLaunch) \
+  X(CooperativeMultiDeviceLaunch, COOPERATIVE_MULTI_DEVICE_LAUNCH, 96, cooperativeMultiDeviceLaunch) \
+  X(MaxSharedMemoryPerBlockOptin, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97, sharedMemPerBlockOptin) \
+  X(HostRegisterSupported, HOST_REGISTER_SUPPORTED, 99, hostRegisterSupported) \
+  X(PageableMemoryAccessUsesHostPageTables, PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 100, pageableMemoryAccessUsesHostPageTables) \
+  X(DirectManagedMemAccessFromHost, DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 101, directManagedMemAccessFromHost) \
+  X(MaxBlocksPerMultiprocessor, MAX_BLOCKS_PER_MULTIPROCESSOR, 106, maxBlocksPerMultiProcessor) \
+  X(MaxPersistingL2CacheSize, MAX_PERSISTING_L2_CACHE_SIZE, 108, persistingL2CacheMaxSize) \
+  X(MaxAccessPolicyWindowSize, MAX_ACCESS_POLICY_WINDOW_SIZE, 109, accessPolicyMaxWindowSize) \
+  X(ReservedSharedMemoryPerBlock, RESERVED_SHARED_MEMORY_PER_BLOCK, 111, reservedSharedMemPerBlock) \
+  X(SparseCudaArraySupported, SPARSE_CUDA_ARRAY_SUPPORTED, 112, sparseCudaArraySupported) \
+  X(HostRegisterReadOnlySupported, READ_ONLY_HOST_REGISTER_SUPPORTED, 113, hostRegisterReadOnlySupported) \
+  X(TimelineSemaphoreInteropSupported, TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 114, timelineSemaphoreInteropSupported) \
+  X(MemoryPoolsSupported, MEMORY_POOLS_SUPPORTED, 115, memoryPoolsSupported) \
+  X(GPUDirectRDMASupported, GPU_DIRECT_RDMA_SUPPORTED, 116, gpuDirectRDMASupported) \
+  X(GPUDirectRDMAFlushWritesOptions, GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 117, gpuDirectRDMAFlushWritesOptions) \
+  X(GPUDirectRDMAWritesOrdering, GPU_DIRECT_RDMA_WRITES_ORDERING, 118, gpuDirectRDMAWritesOrdering) \
+  X(MemoryPoolSupportedHandleTypes, MEMPOOL_SUPPORTED_HANDLE_TYPES, 119, memoryPoolSupportedHandleTypes) \
+  X(ClusterLaunch, CLUSTER_LAUNCH, 120, clusterLaunch) \
+  X(DeferredMappingCudaArraySupported, DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, 121, deferredMappingCudaArraySupported) \
+  X(IpcEventSupport, IPC_EVENT_SUPPORTED, 125, ipcEventSupported)
 // clang-format on

@@ -118,9 +118,15 @@ enum cudaMemoryType {
   cudaMemoryTypeManaged = 3
 };
 enum cudaDeviceAttr {
-#define LOOM_CUDA_ATTRIBUTE(name, number, field) cudaDevAttr##name = (number),
+#define LOOM_CUDA_ATTRIBUTE(name, driver_name, number, field) cudaDevAttr##name = (number),
   LOOM_CUDA_DEVICE_ATTRIBUTES(LOOM_CUDA_ATTRIBUTE)
 #undef LOOM_CUDA_ATTRIBUTE
+};
+enum cudaDeviceP2PAttr {
+  cudaDevP2PAttrPerformanceRank = 1,
+  cudaDevP2PAttrAccessSupported = 2,
+  cudaDevP2PAttrNativeAtomicSupported = 3,
+  cudaDevP2PAttrCudaArrayAccessSupported = 4
 };
 enum cudaComputeMode {
   cudaComputeModeDefault = 0,
@@ -234,6 +240,8 @@ LOOM_CUDART cudaError_t cudaDeviceGetLimit(size_t* value, enum cudaLimit limit);
 LOOM_CUDART cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config);
 LOOM_CUDART cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config);
 LOOM_CUDART cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+LOOM_CUDART cudaError_t cudaDeviceGetP2PAttribute(int* value, enum cudaDeviceP2PAttr attribute, int device,
+                                                  int peer);
 LOOM_CUDART cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 LOOM_CUDART cudaError_t cudaDeviceDisablePeerAccess(int peer);
 // How the host waits: there is one way here.
