@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+import logging
+import queue
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +34,8 @@ class _Net(nn.Module):
         self.register_buffer("scale", torch.full((8,), 0.5))
         self.plain = torch.ones(8, device=DEVICE)
         self.calls = 0
-        self.kept = {"of this": ([], 1), "object": _Object(), "tensors": [torch.ones(8)]}
+        self.kept: dict[str, Any] = {"of this": ([], 1), "object": _Object(), "tensors": [torch.ones(8)]}
+        self.kept["counter"] = Counter()
 
     def forward(self, x: Tensor) -> Any:
         return self.run(self, x)
@@ -155,6 +158,14 @@ class _Object:
     def __init__(self) -> None:
         self.last: Any = None
         self.seen: Any = deque(maxlen=2)
+        self.slots = _Slots()
+
+
+class _Slots:
+    __slots__ = ("last", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
 
 
 def _keeps(net: _Net, x: Tensor) -> Tensor:
@@ -169,6 +180,17 @@ def _keeps_in_a_queue(net: _Net, x: Tensor) -> Tensor:
 
 def _keeps_in_an_object(net: _Net, x: Tensor) -> Tensor:
     net.kept["object"].last = net.first(x)
+    return x
+
+
+def _keeps_in_slots(net: _Net, x: Tensor) -> Tensor:
+    net.kept["object"].slots.last = net.first(x)
+    net.kept["object"].slots.number += 1
+    return x
+
+
+def _counts_by_name(net: _Net, x: Tensor) -> Tensor:
+    net.kept["counter"]["calls"] += 1
     return x
 
 
@@ -213,7 +235,9 @@ def test_what_is_not_plain_is_left_to_an_export(run: Callable[[_Net, Tensor], An
     assert net.__dict__ == before
 
 
-@pytest.mark.parametrize("run", [_keeps, _keeps_in_a_queue, _keeps_in_an_object, _replaces])
+@pytest.mark.parametrize(
+    "run", [_keeps, _keeps_in_a_queue, _keeps_in_an_object, _keeps_in_slots, _counts_by_name, _replaces]
+)
 def test_what_a_module_keeps_is_a_change(run: Callable[[_Net, Tensor], Any]) -> None:
     net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)
     (one,) = net.kept["tensors"]
@@ -223,6 +247,22 @@ def test_what_a_module_keeps_is_a_change(run: Callable[[_Net, Tensor], Any]) -> 
     assert net.kept["object"].last is None
     assert not net.kept["object"].seen
     assert net.kept["tensors"][0] is one
+    assert not net.kept["counter"]
+    slots = net.kept["object"].slots
+    assert not hasattr(slots, "last")
+    assert slots.number == 0
+
+
+def test_what_threads_do_with_objects_of_libraries_is_let_alone() -> None:
+    def run(net: _Net, x: Tensor) -> Tensor:
+        net.kept["queue"].put(1)  # as another thread might
+        net.kept["logger"].debug("unseen")
+        return net.first(x)
+
+    net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)
+    net.kept.update(queue=queue.Queue(), logger=logging.getLogger(__name__))
+    plainly_exported(net, (x,), {}, DEVICE)
+    assert net.kept["queue"].qsize() == 1
 
 
 def _wrong_norm(net: _Net, x: Tensor) -> Any:

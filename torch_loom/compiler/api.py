@@ -21,8 +21,7 @@ from torch_loom import config
 from torch_loom.chips import Chip, load, with_host
 from torch_loom.compiler import overrides
 from torch_loom.compiler.cache import Entry, entry_for
-from torch_loom.compiler.capture import NotPlainError
-from torch_loom.compiler.fingerprint import keeps_state
+from torch_loom.compiler.capture import NotPlainError, changes_itself
 from torch_loom.compiler.frontend import (
     Exported,
     exported,
@@ -303,18 +302,13 @@ def _compiled(task: _Task, entry: Entry | None = None) -> Executable:
     begun = time.perf_counter()
     if task.training is None:
         source = exported(task.module, task.args, task.kwargs, task.place, task.options.is_exact)
-        if isinstance(task.module, nn.Module) and keeps_state(task.module, task.args, task.kwargs):
-            source.specs["keeps_state"] = True
+        if task.plans_later and isinstance(task.module, nn.Module):
+            own = state_of(task.module)
+            source.specs["keeps_state"] = changes_itself(task.module, task.args, task.kwargs, own)
     else:
         source = exported_step(task.module, task.args, task.kwargs, task.place, *task.training)
     if source.updates and isinstance(task.module, nn.Module):
         _warn_of_copies(task.module, task.place)
-    if source.specs.get("keeps_state") and not task.plans_later:
-        warnings.warn(
-            "what the module keeps from one call to the next decides what it computes, and the program keeps "
-            "nothing: let it be a buffer, which is written in place",
-            stacklevel=4,  # who called compile_module
-        )
     context = _context(task, source)
     context.records.append(_record("export", begun, len(source.graph.graph.nodes)))
     executable = _placed(task, source, context)

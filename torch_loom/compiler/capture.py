@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+import sys
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from functools import cache
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 import torch
@@ -340,9 +342,12 @@ def _names_of(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any])
 def unchanged(module: nn.Module) -> Iterator[Callable[[], bool]]:
     """Undo what a forward does to what a module holds: a tensor without contents must not stay there.
 
+    Watched are its attributes and those of its program's objects, with the lists, dictionaries, sets and
+    queues in them; not what objects of Python's library and PyTorch's are made of, such as loggers.
+
     Yields what tells whether there is something to undo.
     """
-    kept = [(value, value.copy()) for value in _held(module)]
+    kept = [(value, _contents(value)) for value in _held(module)]
 
     def has_changed() -> bool:
         return any(not _is_same(value, before) for value, before in kept)
@@ -352,34 +357,70 @@ def unchanged(module: nn.Module) -> Iterator[Callable[[], bool]]:
     finally:
         for value, before in kept:
             if not _is_same(value, before):
-                value.clear()
-                value.extend(before) if isinstance(value, list | deque) else value.update(before)
+                _set(value, before)
 
 
 def _held(module: nn.Module) -> list[Any]:
-    """Return the dictionaries, lists, queues and sets that a module and its objects are made of."""
+    """Return the containers that a module and its objects are made of, and the objects with slots."""
     found: dict[int, Any] = {}
-    waiting: list[Any] = [module]
     objects: set[int] = set()
-    while waiting:
+    waiting: list[Any] = [module]
+    while waiting and len(found) < _MOST_WATCHED:
         value = waiting.pop()
         kind = type(value)
         if id(value) in found or id(value) in objects:
             continue
-        if kind in _CONTAINERS:
+        if kind is dict or issubclass(kind, _CONTAINERS):
             found[id(value)] = value
-            inner = value.values() if isinstance(value, dict) else value
+            inner = value.values() if issubclass(kind, dict) else value
             waiting += [one for one in inner if type(one) not in _FINAL]
-        elif not isinstance(value, _NO_STATE):
+        elif issubclass(kind, tuple):
             objects.add(id(value))
-            waiting += value if isinstance(value, tuple) else ()
+            waiting += value
+        elif issubclass(kind, nn.Module) or _is_of_program(kind):
             attributes = getattr(value, "__dict__", None)
+            if slots := _slots(kind):
+                found[id(value)] = value
+                waiting += _attributes(value, slots).values()
+            else:
+                objects.add(id(value))
             waiting += [attributes] if type(attributes) is dict else ()
     return list(found.values())
 
 
-def _is_same(now: Any, before: Any) -> bool:
-    """Whether a container holds the very same objects as its copy."""
+@cache
+def _is_of_program(kind: Any) -> bool:
+    root = kind.__module__.partition(".")[0]
+    return not issubclass(kind, (type, torch.Tensor)) and root not in _LIBRARIES
+
+
+@cache
+def _slots(kind: Any) -> tuple[str, ...]:
+    """Return the names of a class's slots."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, MemberDescriptorType) and _is_of_program(base)
+    )
+
+
+def _attributes(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _contents(value: Any) -> Any:
+    """Return what a container has, or an object in its slots; a class of its own is not asked."""
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, set):
+        return set(value)
+    return list(value) if isinstance(value, list | deque) else _attributes(value, _slots(type(value)))
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    """Whether a container holds the very same objects as before."""
+    now = value if isinstance(value, _CONTAINERS) else _attributes(value, _slots(type(value)))
     if not now or len(now) != len(before):
         return not now and not before
     if isinstance(now, set):
@@ -389,7 +430,20 @@ def _is_same(now: Any, before: Any) -> bool:
     return all(map(operator.is_, now, before))
 
 
-_CONTAINERS = (dict, list, set, deque, OrderedDict, defaultdict)
+def _set(value: Any, before: Any) -> None:
+    if isinstance(value, _CONTAINERS):
+        value.clear()
+        value.extend(before) if isinstance(value, list | deque) else value.update(before)
+        return
+    for name in _slots(type(value)):
+        if name in before:
+            setattr(value, name, before[name])
+        elif hasattr(value, name):
+            delattr(value, name)
+
+
+_CONTAINERS = (dict, list, set, deque)
 _FINAL = frozenset((nn.Parameter, torch.Tensor, str, int, float, bool, type(None), torch.dtype, torch.Size))
-_NO_STATE = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, torch.Tensor)
-"""Classes and functions are the program's, not a module's; tensors are watched by those who compute."""
+_LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torch_loom"))
+_MOST_WATCHED = 100_000
+"""Containers of a module: of more, such as a table of lists, the rest is not watched."""

@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from torch_loom.compiler.capture import changes_itself, unchanged
+from torch_loom.compiler.capture import unchanged
 from torch_loom.compiler.fast_path import layers_of
 from torch_loom.compiler.frontend import state_of
 
@@ -42,44 +42,24 @@ def fingerprint(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
     """
     notes: list[str] = [_surroundings(), *_structure(module), *layers_of(module)]
     try:
-        with unchanged(module):
-            notes += _noted(module, args, kwargs)
+        with unchanged(module), torch.no_grad(), _META:
+            trace = _Trace(notes)
+            values = {name: trace.stand_in(tensor, name) for name, tensor in state_of(module).items()}
+            given, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+            notes.append(str(spec))
+            leaves = [
+                trace.stand_in(leaf, "input") if isinstance(leaf, torch.Tensor) else leaf for leaf in given
+            ]
+            notes.append(trace.shown([leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]))
+            own_args, own_kwargs = pytree.tree_unflatten(leaves, spec)
+            with trace:
+                result = torch.func.functional_call(module, values, own_args, own_kwargs, strict=False)
+            outputs, spec = pytree.tree_flatten(result)
+            notes += [str(spec), trace.shown(outputs)]
     except Exception:
         # Whatever cannot run without values: then nothing is known of it.
         return ""
     return hashlib.sha256("\n".join(notes).encode()).hexdigest()
-
-
-def keeps_state(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether what a forward leaves in a module, beside buffers, decides what the next does.
-
-    False where a forward cannot be run without values, or leaves something once for all later ones.
-    """
-    if not changes_itself(module, args, kwargs, state_of(module)):
-        return False
-    try:
-        with unchanged(module):
-            return _noted(module, args, kwargs) != _noted(module, args, kwargs)
-    except Exception:
-        return True  # it reads what only it knows
-
-
-def _noted(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Run a forward on the meta device and return its calls."""
-    notes: list[str] = []
-    with torch.no_grad(), _META:
-        trace = _Trace(notes)
-        values = {name: trace.stand_in(tensor, name) for name, tensor in state_of(module).items()}
-        given, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
-        notes.append(str(spec))
-        leaves = [trace.stand_in(leaf, "input") if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
-        notes.append(trace.shown([leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]))
-        own_args, own_kwargs = pytree.tree_unflatten(leaves, spec)
-        with trace:
-            result = torch.func.functional_call(module, values, own_args, own_kwargs, strict=False)
-        outputs, spec = pytree.tree_flatten(result)
-        notes += [str(spec), trace.shown(outputs)]
-    return notes
 
 
 class _Trace(TorchFunctionMode):

@@ -25,7 +25,7 @@ from torch_loom.pybuda.execution.runner import BudaRunner
 logger = logging.getLogger("torch_loom")
 
 MAX_PROGRAMS = 16
-"""Inputs of more different shapes run op by op."""
+"""Inputs of more shapes than that run op by op; so do new ones once as many could not be compiled."""
 _KEEPS_STATE = "the modules keep state from one input to the next"
 _REFUSALS = (ExportError, HostOpError, PlacementError)
 """What the compiler says of modules that run op by op all the same; its other errors are the program's."""
@@ -41,9 +41,9 @@ class CompiledRuns:
 
     def __init__(self, device: ChipDevice) -> None:
         self._device = device
-        self._programs: dict[Any, Callable[..., list[Any]] | None] = {}
+        self._programs: dict[Any, Callable[..., list[Any]]] = {}
         self._had_values = False
-        self._marks: list[tuple[int, int]] = []
+        self._refused: set[Any] = set()
         self.reason = ""
 
     def __call__(
@@ -63,40 +63,29 @@ class CompiledRuns:
         modules = stage.chosen_modules(with_values=training)
         if stage.has_values != self._had_values:
             # What was compiled of the program's values would not see what changes on the device.
-            self._programs, self._had_values = {}, stage.has_values
+            self._programs, self._refused, self._had_values = {}, set(), stage.has_values
         modes = tuple(module.training for module in modules)
         key = (names, stage.chosen, training and modes, *((value.shape, value.dtype) for value in inputs))
-        if key not in self._programs:
-            self._see_values(modules)
-            if not self._has_room():
-                self._note(f"there are programs for {MAX_PROGRAMS} shapes already")
-                return None
-            try:
-                self._programs[key] = self._made(modules, inputs, names, training)
-            except NotPlainError:
+        if key in self._programs or key in self._refused:
+            return self._programs.get(key)
+        if max(len(self._programs), len(self._refused)) >= MAX_PROGRAMS:
+            self._note(f"there are {MAX_PROGRAMS} shapes already")
+            return None
+        try:
+            if self._programs:
+                # Inputs of all shapes meet the same parameters, also where the program changes its own.
                 stage.take_values()
+            if stage.has_values != self._had_values:
                 return self.prepare(inputs, names, training)
-        return self._programs[key]
-
-    def _see_values(self, modules: list[nn.Module]) -> None:
-        """Drop the programs where the program has changed parameters since: inputs of all shapes meet one."""
-        tensors = [one for module in modules for one in (*module.parameters(), *module.buffers())]
-        marks = [(id(one), one._version) for one in tensors]
-        if self._programs and not self._had_values and marks != self._marks:
-            warnings.warn(
-                f"device {self._device.name!r} takes the parameters of its modules anew, which have changed "
-                "since its first input; update_device_parameters() changes them when it is called",
-                stacklevel=2,
-            )
-            self._programs = {}
-        self._marks = marks
-
-    def _has_room(self) -> bool:
-        """Make room for a program in place of a shape that has none, if there is one."""
-        if len(self._programs) < MAX_PROGRAMS:
-            return True
-        refused = next((key for key, program in self._programs.items() if program is None), None)
-        return refused is not None and self._programs.pop(refused, None) is None
+            program = self._made(modules, inputs, names, training)
+        except NotPlainError:
+            stage.take_values()
+            return self.prepare(inputs, names, training)
+        if program is None:
+            self._refused.add(key)
+        else:
+            self._programs[key] = program
+        return program
 
     def _made(
         self,
@@ -117,11 +106,12 @@ class CompiledRuns:
             except Exception as error:  # the modules' own, say of a wrong shape, which the run will raise
                 reason = f"{type(error).__name__}: {error}".partition("\n")[0]
                 logger.info("device %r runs op by op: %s", self._device.name, error, exc_info=error)
-        if made is not None and training:
-            return made.recorded([parameter for module in modules for parameter in module.parameters()])
-        if made is not None and (made.program.updates or made.specs.get("keeps_state")):
+        has_updates = made is not None and bool(made.program.updates) and not training
+        if made is not None and (has_updates or made.specs.get("keeps_state")):
             made, reason = None, _KEEPS_STATE
         self._note(reason)
+        if made is not None and training:
+            return made.recorded([parameter for module in modules for parameter in module.parameters()])
         return None if made is None else lambda *given: made.run_flat(given)
 
     def _note(self, reason: str) -> None:
