@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import lru_cache
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -367,7 +367,7 @@ def _held(module: nn.Module) -> list[Any]:
     waiting: list[Any] = [module]
     while waiting and len(found) < _MOST_WATCHED:
         value = waiting.pop()
-        kind = type(value)
+        kind: Any = type(value)
         if id(value) in found or id(value) in objects:
             continue
         if kind is dict or issubclass(kind, _CONTAINERS):
@@ -379,7 +379,7 @@ def _held(module: nn.Module) -> list[Any]:
             waiting += value
         elif issubclass(kind, nn.Module) or _is_of_program(kind):
             attributes = getattr(value, "__dict__", None)
-            if slots := _slots(kind):
+            if slots := _slots_of(kind):
                 found[id(value)] = value
                 waiting += _attributes(value, slots).values()
             else:
@@ -388,15 +388,20 @@ def _held(module: nn.Module) -> list[Any]:
     return list(found.values())
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _is_of_program(kind: Any) -> bool:
     root = kind.__module__.partition(".")[0]
     return not issubclass(kind, (type, torch.Tensor)) and root not in _LIBRARIES
 
 
-@cache
-def _slots(kind: Any) -> tuple[str, ...]:
-    """Return the names of a class's slots."""
+def _slots(value: Any) -> tuple[str, ...]:
+    """Return the names of an object's slots."""
+    kind: Any = type(value)
+    return _slots_of(kind)
+
+
+@lru_cache(maxsize=1024)
+def _slots_of(kind: Any) -> tuple[str, ...]:
     return tuple(
         name
         for base in kind.__mro__
@@ -415,12 +420,12 @@ def _contents(value: Any) -> Any:
         return dict(value)
     if isinstance(value, set):
         return set(value)
-    return list(value) if isinstance(value, list | deque) else _attributes(value, _slots(type(value)))
+    return list(value) if isinstance(value, list | deque) else _attributes(value, _slots(value))
 
 
 def _is_same(value: Any, before: Any) -> bool:
     """Whether a container holds the very same objects as before."""
-    now = value if isinstance(value, _CONTAINERS) else _attributes(value, _slots(type(value)))
+    now = value if isinstance(value, _CONTAINERS) else _attributes(value, _slots(value))
     if not now or len(now) != len(before):
         return not now and not before
     if isinstance(now, set):
@@ -435,7 +440,7 @@ def _set(value: Any, before: Any) -> None:
         value.clear()
         value.extend(before) if isinstance(value, list | deque) else value.update(before)
         return
-    for name in _slots(type(value)):
+    for name in _slots(value):
         if name in before:
             setattr(value, name, before[name])
         elif hasattr(value, name):
