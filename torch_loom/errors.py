@@ -12,6 +12,7 @@ stand for what no GPU has, such as settings, chips and plans.
 from __future__ import annotations
 
 import contextlib
+import pickle
 from types import WrapperDescriptorType
 from typing import Any, ClassVar
 
@@ -232,6 +233,10 @@ class QueueTypeError(LoomError, TypeError):
     """An object that cannot serve as a queue of a pipeline."""
 
 
+_FIELDS = "errno", "strerror", "filename", "filename2", "name", "path", "obj", "value", "code"
+"""What Python's own errors have beside their arguments and their dictionary."""
+
+
 class StageError(PipelineError):
     """A stage of a pipeline failed: the message has its name and the worker's traceback.
 
@@ -252,6 +257,9 @@ class StageError(PipelineError):
                 like: Any = type(cause).__new__(kind, *cause.args)
                 if isinstance(type(cause).__init__, WrapperDescriptorType):  # Python's own: it sets fields
                     type(cause).__init__(like, *cause.args)
+                for name in _FIELDS:
+                    if getattr(cause, name, None) is not None:
+                        setattr(like, name, getattr(cause, name))
                 like.__dict__.update(cause.__dict__)
                 like.args = (text,)
                 made = like
@@ -262,7 +270,12 @@ class StageError(PipelineError):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StageError.of, (self.stage, str(self), self.__cause__)
+        cause: BaseException | None = self.__cause__
+        try:
+            pickle.loads(pickle.dumps(cause))
+        except Exception:
+            cause = None  # this one has its text
+        return StageError.of, (self.stage, str(self), cause)
 
 
 class PyBudaError(LoomError, RuntimeError):

@@ -50,13 +50,13 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise TypeError(f"a path is text, not {type(given).__name__}")
     if not given:
         raise ValueError("the path is empty")
-    target = Path(os.path.realpath(given))
-    if target.exists() and not target.is_file() and not target.is_dir():
+    if _is_special(given):
         with tempfile.TemporaryDirectory(prefix="loom-") as folder:
             yield Path(folder) / "file"
-            with (Path(folder) / "file").open("rb") as made, target.open("wb") as special:
+            with (Path(folder) / "file").open("rb") as made, open(given, "wb") as special:
                 shutil.copyfileobj(made, special)
         return
+    target = Path(os.path.realpath(given))
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         unfinished.touch()
@@ -67,3 +67,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def _is_special(path: str) -> bool:
+    """Whether a path is something that is written to and not replaced; ``/dev/stdout`` may be a file, too."""
+    if path.startswith(("/dev/", "/proc/")):
+        return os.path.exists(path)
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)

@@ -18,13 +18,12 @@ def names_near_keywords(function: Callable[_Given, _Result]) -> Callable[_Given,
     Raises:
         TypeError: in such a call.
     """
-    known = inspect.signature(function).parameters
+    known = inspect.signature(function).parameters.keys()
 
     @functools.wraps(function)
     def call(*args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        for name in kwargs:
-            near = difflib.get_close_matches(name, known, 1)
-            if name not in known and near:
+        for name in kwargs.keys() - known:
+            if near := difflib.get_close_matches(name, known, 1):
                 called = function.__qualname__.removesuffix(".__init__")
                 raise TypeError(f"{called}() has no argument {name!r}: do you mean {near[0]!r}?")
         return function(*args, **kwargs)

@@ -75,9 +75,9 @@ class Declared:
             hint = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise PyBudaError(f"{cls.__name__} has no setting {name!r}: {hint}")
         default = default_of(known[name])
+        value = read(f"{cls.of}{called or name}", value, cls.types()[name])
         if value != default and "refused" in known[name].metadata:
             raise PyBudaError(f"{cls.of}{name}={value!r} is refused: {known[name].metadata['refused']}")
-        value = read(f"{cls.of}{called or name}", value, cls.types()[name])
         if value != default:
             cls.warn_without_effect(name)
         return value
@@ -102,9 +102,10 @@ def warn_once(name: str, reason: str) -> None:
 
 def _level_of_program() -> int:
     """How far up the stack the line is, seen from the caller, that is not of torch_loom."""
-    here, level = os.path.dirname(os.path.dirname(__file__)), 1
+    here, level = os.path.join(os.path.dirname(os.path.dirname(__file__)), ""), 1
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((here, "<")):  # < of dataclasses
+    own = here, "<string>"  # that of dataclasses
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
         frame, level = frame.f_back, level + 1
     return level
 

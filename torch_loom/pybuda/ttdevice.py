@@ -181,8 +181,8 @@ class TTDevice(ChipDevice):
             raise PyBudaError(f"device {self.name!r} has mode RunOnly and does not compile: load an image")
         super().compile_for(False, microbatch_size, microbatch_count)
         values = [value._value for value in inputs]
+        self.make_stage()  # for runs: under the global configuration
         with used_configuration(compiler_cfg or _get_global_compiler_config()) as config:
-            self.make_stage()
             if verify_cfg is not None and all(value.has_value() for value in inputs):
                 verify_device(self, [value.value() for value in inputs], verify_cfg)
             if wants_files(config):

@@ -250,11 +250,12 @@ def compile_image(
     if training:
         _check_training(device, sample_targets)
     verify()
+    wanted = f"device_images/{device.name}.tti" if img_path is None else img_path
     try:
-        path = Path(f"device_images/{device.name}.tti" if img_path is None else img_path)
+        path = Path(wanted)
         path.parent.mkdir(parents=True, exist_ok=True)
     except (OSError, TypeError, ValueError) as error:
-        raise ImageError(f"img_path={img_path!r}: the image cannot be written ({error})") from error
+        raise ImageError(f"{wanted!r}: the image cannot be written ({error})") from error
     inputs = [to_torch(value) for value in sample_inputs]
     stage = device.reference_stage()
     modules = stage.chosen_modules()

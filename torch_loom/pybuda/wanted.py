@@ -115,6 +115,8 @@ def _read(value: Any, declared: Any) -> Any:
         return _read_annotated(value, declared, parts)
     if origin in (list, set, tuple, dict):
         return _read_container(value, declared, origin, parts)
+    if declared is bool and isinstance(value, Integral) and value in (0, 1):
+        return bool(value)
     _require(_is_a(value, origin or declared), declared)
     return value
 

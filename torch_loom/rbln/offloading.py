@@ -18,6 +18,7 @@ from torch_loom import _C, config
 from torch_loom.config import settings
 from torch_loom.errors import ConfigurationError
 
+_LOCK = "lock"
 _NAMES = re.compile(r"\d+-offload-\w+")
 """Of the folders below RBLN_OFFLOAD_DIR, which may have others."""
 
@@ -75,13 +76,18 @@ class _Folder:
 
 
 def _new_folder(parent: Path) -> tuple[str, int]:
-    """Return a folder of this process, and the descriptor that locks it as long as the process lives."""
+    """Return a folder of this process, and the file that is locked as long as the process lives."""
     made = tempfile.mkdtemp(prefix=f".{os.getpid()}-offload-", dir=parent)
-    lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    # Only now: one of that name without a lock is a dead process's.
-    path = str(parent / os.path.basename(made)[1:])
-    os.rename(made, path)
+    try:
+        lock = os.open(os.path.join(made, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(OSError):  # where files cannot be locked, nobody takes it for an orphan
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # Only now: one of that name without a lock is a dead process's.
+        path = str(parent / os.path.basename(made)[1:])
+        os.rename(made, path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
     return path, lock
 
 
@@ -91,7 +97,7 @@ def _remove_orphans(parent: Path) -> None:
         if not _NAMES.fullmatch(folder.name):
             continue
         with contextlib.suppress(OSError):  # of another user, or removed meanwhile
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

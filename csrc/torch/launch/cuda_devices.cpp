@@ -33,9 +33,14 @@ int blocks_per_core(const loom::runtime::Chip& chip) {
   }
 }
 
-// Throughput of float32 over that of float64: "Arithmetic Instructions", in the same guide.
+// Throughput of float32 over that of float64, in whole numbers: "Arithmetic Instructions", in the same guide.
 int float_to_double_ratio(const loom::runtime::Chip& chip) {
   switch (chip.capability_major * 10 + chip.capability_minor) {
+    case 35:
+    case 37:
+      return 3;
+    case 61:
+      return 32;
     case 60:
     case 70:
     case 80:
@@ -49,7 +54,7 @@ int float_to_double_ratio(const loom::runtime::Chip& chip) {
   }
 }
 
-// "Technical Specifications per Compute Capability", from 7.0 on.
+// "Technical Specifications per Compute Capability", from 7.0 on; some of earlier cards are smaller.
 void set_texture_sizes(cudaDeviceProp& all) {
   const auto set = [](auto& field, auto... sizes) {
     int place = 0;

@@ -67,7 +67,7 @@ def test_complex_numbers(program: ctypes.CDLL) -> None:
     torch.testing.assert_close(out, expected)
 
 
-@pytest.mark.parametrize(("chip", "threads"), [("t4", 1024), ("a10", 1536), ("h100", 2048)])
+@pytest.mark.parametrize(("chip", "threads"), [("p4", 2048), ("t4", 1024), ("a10", 1536), ("h100", 2048)])
 def test_sizes_of_cards(program: ctypes.CDLL, fork_cuda: PythonRunner, chip: str, threads: int) -> None:
     fork_cuda(PROGRAMS / "sizes_of_cards.py", {"TORCH_LOOM_CHIP": chip}, given=(program._name, threads))
 

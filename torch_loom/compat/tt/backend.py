@@ -99,14 +99,16 @@ class _Zeros(torch.autograd.Function):
     def forward(ctx: Any, like: Sequence[torch.Tensor], *inputs: Any) -> tuple[torch.Tensor, ...]:
         made = tuple(torch.zeros(one.shape, dtype=one.dtype, device=one.device) for one in like)
         ctx.mark_non_differentiable(*(a for a, b in zip(made, like, strict=True) if not b.requires_grad))
-        ctx.save_for_backward(*(one for one in inputs if isinstance(one, torch.Tensor)))
-        ctx.places = [n for n, one in enumerate(inputs) if isinstance(one, torch.Tensor)]
-        ctx.num_inputs = len(inputs)
+        # Not saved: their values may change, and only shapes are asked for.
+        ctx.shapes = [
+            (one.shape, one.dtype, one.device) if isinstance(one, torch.Tensor) else None for one in inputs
+        ]
         return made
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        found: list[torch.Tensor | None] = [None] * ctx.num_inputs
-        for place, one in zip(ctx.places, ctx.saved_tensors, strict=True):
-            found[place] = torch.zeros_like(one) if ctx.needs_input_grad[place + 1] else None
+        found: list[torch.Tensor | None] = []
+        for known, is_asked in zip(ctx.shapes, ctx.needs_input_grad[1:], strict=True):
+            shape, dtype, device = known or ((), None, None)
+            found.append(torch.zeros(shape, dtype=dtype, device=device) if known and is_asked else None)
         return (None, *found)

@@ -32,6 +32,7 @@ from torch_loom.compiler.plan.memory import memory_breaks, plan_queues
 from torch_loom.compiler.plan.model import Edge, Epoch, Placed, Plan, Work
 from torch_loom.compiler.predicates import Named, matching
 from torch_loom.compiler.target import TILE, Target
+from torch_loom.errors import PlacementError
 from torch_loom.numerics import DataFormat, MathFidelity
 
 # The dtype of a format in the cost model.
@@ -80,18 +81,27 @@ def plan_graph(graph: fx.GraphModule, context: Context, target: Target, override
         fill_choices(work, target, settings, timers[key], _hint(options))
         works.append(work)
     chips = matching(overrides.chip_breaks, named, "set_chip_break") if overrides.chip_breaks else []
-    by_memory = [] if chips else memory_breaks(works, target)
-    chips += by_memory
     breaks = matching(overrides.epoch_breaks, named, "set_epoch_break") if overrides.epoch_breaks else []
     dram = [work.parameter_bytes / target.dram_bytes_per_cycle for work in works]
     edges = [*_tilizer_edges(tilized, readers, groups, works), *_edges(graph, groups)]
-    runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram, edges)
-    epochs = place_runs(works, runs, target, settings)
-    plan = Plan(epochs, edges, [], target.num_chips, target.rows, target.columns)
-    _assign_chips(plan, options, frozenset(chips), is_balanced=not by_memory)
-    _queues(graph, plan, target, options, overrides, groups, readers, how)
-    _finish(plan, target)
-    return plan
+
+    def planned(chips: list[str], is_balanced: bool) -> Plan:
+        runs = epochs_of(works, target, settings, frozenset([*chips, *breaks]), dram, edges)
+        epochs = place_runs(works, runs, target, settings)
+        plan = Plan(epochs, list(edges), [], target.num_chips, target.rows, target.columns)
+        _assign_chips(plan, options, frozenset(chips), is_balanced)
+        _queues(graph, plan, target, options, overrides, groups, readers, how)
+        _finish(plan, target)
+        return plan
+
+    try:
+        return planned(chips, is_balanced=True)
+    except PlacementError:
+        # Balanced, a chip may have parameters that it cannot hold.
+        shares = [] if chips else memory_breaks(works, target)
+        if not shares:
+            raise
+        return planned(shares, is_balanced=False)
 
 
 def _phases(work: Work, name: str, target: Target) -> float:

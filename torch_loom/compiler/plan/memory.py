@@ -113,13 +113,9 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
 
 
 def memory_breaks(works: Sequence[Work], target: Target) -> list[str]:
-    """Return the ops that begin another chip where one chip cannot hold all parameters; none where it can.
-
-    Chips get even shares, in the order of ops.
-    """
-    room = 0.9 * target.channels * target.channel_bytes  # other queues take some, and channels are not cut
+    """Return the ops that begin another chip, so that chips hold even shares of the parameters."""
     total = sum(work.parameter_bytes for work in works)
-    if target.num_chips == 1 or total <= room:
+    if target.num_chips == 1 or total == 0:
         return []
     # The least share that suffices: it begins at an equal one, and grows by what one op has.
     share, step = total / target.num_chips, max(work.parameter_bytes for work in works) / 16

@@ -12,7 +12,8 @@ def position(where: str, write_index: int, tokens_per_iter: int, token_id: int) 
     """Return the token at which a step writes, and how many tokens it has; -1 is a value that is not given.
 
     Args:
-        write_index: in tiles of 32 tokens. A ``token_id`` beside it is the token within that tile.
+        write_index: in tiles of 32 tokens. A ``token_id`` beside it, counted from the first token, is one of
+            that tile.
         tokens_per_iter: 1 if it is not given.
 
     Raises:

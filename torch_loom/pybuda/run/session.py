@@ -78,17 +78,17 @@ class Session:
         saved: _Intermediates | None = None
         if self.intermediates_queue is not None:
             saved = _keep_intermediates(stages, config.op_intermediates_to_save)
-        self.pipeline.start(
-            training,
-            outputs=None if training else self.output_queue,
-            losses=self.loss_queue,
-            checkpoints=self.checkpoint_queue,
-            forward_taps=forward_taps,
-            backward_taps=backward_taps,
-            gradient_taps=debug,
-            on_done=self.progress,
-        )
         try:
+            self.pipeline.start(
+                training,
+                outputs=None if training else self.output_queue,
+                losses=self.loss_queue,
+                checkpoints=self.checkpoint_queue,
+                forward_taps=forward_taps,
+                backward_taps=backward_taps,
+                gradient_taps=debug,
+                on_done=self.progress,
+            )
             if saved is not None:
                 saved.open(self.pipeline.guard(self.intermediates_queue))
             for device in self.devices:
@@ -97,6 +97,8 @@ class Session:
                 self.devices[0].prepare_inference()
         except BaseException:
             self.pipeline.shutdown(keep_queued=True)
+            if self.progress is not None:
+                self.progress.close()
             self.leave()
             raise
 
@@ -157,6 +159,8 @@ class Session:
 
     def leave(self) -> None:
         """No longer be the session of the program and of its devices."""
+        for runner in _runners([device.stage for device in self.devices if device.stage is not None]):
+            runner.on_ops = None
         for device in self.devices:
             if device.session is self:
                 device.session = None
@@ -209,14 +213,18 @@ def _check_names(kind: str, names: list[str]) -> None:
         )
 
 
+def _runners(stages: Sequence[Stage]) -> list[BudaRunner]:
+    modules = [module for stage in stages for module in stage.modules.values()]
+    return [module for module in modules if isinstance(module, BudaRunner)]
+
+
 def _keep_intermediates(stages: Sequence[Stage], names: list[str]) -> _Intermediates:
     """Have the values of the named ops kept from the first micro-batch on.
 
     Raises:
         PyBudaError: no module is one of PyBuda's ops, which have names.
     """
-    modules = [module for stage in stages for module in stage.modules.values()]
-    runners = [module for module in modules if isinstance(module, BudaRunner)]
+    runners = _runners(stages)
     if not runners:
         raise PyBudaError(f"op_intermediates_to_save: no PyBudaModule is placed that has {', '.join(names)}")
     saved = _Intermediates(names, len(runners))

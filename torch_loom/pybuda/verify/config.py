@@ -23,7 +23,7 @@ class NebulaGalaxy:
 
 
 _Distance = Annotated[float, From(0)]
-Tolerance = _Distance | dict[torch.dtype, _Distance] | None
+Tolerance = _Distance | dict[torch.dtype, _Distance | None] | None
 DEFAULT_PCC = 0.99
 _PASSES = "verify_all and verify_last say after which passes values are compared"
 _EXPORTED = "modules are exported by PyTorch; there is no TVM, and no code is generated"

@@ -212,12 +212,13 @@ extern "C" const char* driver() {
   if (number != all.major || other != all.minor) return "compute capability";
   const char* text = nullptr;
   DRIVER(cuGetErrorName(CUDA_ERROR_INVALID_VALUE, &text));
-  if (strcmp(text, "cudaErrorInvalidValue") != 0) return text;
+  if (strcmp(text, "CUDA_ERROR_INVALID_VALUE") != 0) return text;
   CUcontext context = nullptr, current = nullptr;
   DRIVER(cuCtxCreate(&context, 0, device));
   DRIVER(cuCtxGetCurrent(&current));
   if (current != context) return "context";
   DRIVER(cuCtxPushCurrent(context));
+  DRIVER(cuCtxPopCurrent(&current));
   DRIVER(cuCtxPopCurrent(&current));
   if (current != context || cuCtxPopCurrent(&current) != CUDA_ERROR_INVALID_CONTEXT) return "stack";
   CUdeviceptr memory = 0;
@@ -240,9 +241,10 @@ extern "C" const char* driver() {
   if (cuMemAlloc(&memory, 0) != CUDA_ERROR_INVALID_VALUE) return "no bytes";
   if (cudaDeviceGetP2PAttribute(&number, cudaDevP2PAttrAccessSupported, 0, 0) != cudaErrorInvalidDevice)
     return "its own peer";
+  cudaGetLastError();  // that of the runtime library's function
+  if (cuMemAlloc(&memory, size_t{1} << 60) != CUDA_ERROR_OUT_OF_MEMORY) return "too much";
   DRIVER(cuCtxSynchronize());
-  cudaGetLastError();
-  return nullptr;
+  return cudaGetLastError() == cudaSuccess ? nullptr : "the runtime library's last error";
 }
 
 // z: [4] numbers; out: [4, 2]: product, quotient, conjugate, size

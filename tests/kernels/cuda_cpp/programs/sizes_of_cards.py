@@ -28,6 +28,6 @@ program.texture_sizes.restype = ctypes.c_char_p
 sizes = (ctypes.c_int * 8)()
 assert (said := program.texture_sizes(sizes)) is None, said
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-ratios = {(8, 0): 2, (9, 0): 2, (7, 0): 2, (7, 5): 32}
-ratio = ratios.get((known.major, known.minor), 64)
+ratios = {(3, 7): 3, (6, 1): 32, (7, 5): 32, (8, 6): 64, (9, 0): 2}
+ratio = ratios[known.major, known.minor]
 assert list(sizes) == [131072, 65536, 16384, 2048, 2097120, 131072, 32, ratio], list(sizes)

@@ -13,7 +13,7 @@ SIZE = 1 << 20
 
 
 def files() -> list[Path]:
-    return sorted(path for path in parent.rglob("*") if path.is_file())
+    return sorted(path for path in parent.rglob("*") if path.is_file() and path.name != "lock")
 
 
 before = torch.ones(SIZE, dtype=torch.uint8, device="rbln")
