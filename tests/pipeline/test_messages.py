@@ -165,6 +165,6 @@ def test_the_error_of_a_stage_has_what_the_original_has(cause: Exception, name: 
     assert str(made).startswith("stage 's0' failed in run: ")
     again = pickle.loads(pickle.dumps(made))
     assert (str(again), again.stage) == (str(made), "s0")
-    if not isinstance(cause, _CodedError):  # which is no pickle itself
+    if not isinstance(cause, _CodedError | _DiskError):  # which are no pickles themselves
         assert repr(again.__cause__) == repr(cause)
         assert getattr(again, name) == value

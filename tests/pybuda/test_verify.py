@@ -55,7 +55,7 @@ def test_tolerances() -> None:
         "rtol": [{torch.float32: -1.0}, {"float32": 1.0}],
         "steps": [0, 1.5],
         "test_kind": ["INFERENCE"],
-        "verify_all": [1],
+        "verify_all": [2],
     }
     for name, values in wrong.items():
         for value in values:
