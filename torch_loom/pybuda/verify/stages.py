@@ -81,7 +81,7 @@ def verify_device(
         expected = golden.compute(tuple(inputs)) if outputs is None else tuple(outputs)
     done: list[Checked] = []
     if isinstance(device, ChipDevice) and (config.verify_all or config.verify_last):
-        done += _passes(device, stage, inputs, expected, config)
+        done += _passes(device, stage, inputs, expected, config, is_exact)
     on_device = tuple(value.to(stage.device) for value in inputs)
     numbers = nullcontext if is_exact else stage.numbers
     with torch.no_grad(), numbers():
@@ -120,6 +120,7 @@ def _passes(
     inputs: Sequence[torch.Tensor],
     expected: Sequence[torch.Tensor],
     config: VerifyConfig,
+    is_exact: bool,
 ) -> list[Checked]:
     """The graph after each pass, or the last, for the device's chip and under the program's options."""
     place = stage.device
@@ -133,6 +134,8 @@ def _passes(
         text = f"{config.graph_name}: the modules cannot be exported as a graph, so that no pass is verified"
         raise VerificationError(f"{text}: {type(error).__name__}: {error}") from error
     options, overrides = choices(device, len(stage.devices))
+    if is_exact:
+        options["numerics"] = "exact"
     context = Context(
         chip=load(device.chip),
         options=configuration().but(**options),
