@@ -48,6 +48,7 @@ class Declared:
         object.__setattr__(self, name, self.checked(name, value))
 
     @classmethod
+    @functools.cache
     def declared(cls) -> dict[str, Field[Any]]:
         """Return the settings by name."""
         return {one.name: one for one in fields(cls)}  # type: ignore[arg-type]

@@ -147,9 +147,7 @@ def _read_annotated(value: Any, declared: Any, parts: tuple[Any, ...]) -> Any:
 def _read_container(value: Any, declared: Any, kind: type, parts: tuple[Any, ...]) -> Any:
     others: dict[type, Any] = {dict: collections.abc.Mapping, set: (list, tuple, set, frozenset)}
     given = others.get(kind, (list, tuple))
-    _require(
-        isinstance(value, given) and len(value) == (len(parts) if kind is tuple else len(value)), declared
-    )
+    _require(isinstance(value, given) and (kind is not tuple or len(value) == len(parts)), declared)
     try:
         if kind is dict:
             made: Any = {_read(key, parts[0]): _read(one, parts[1]) for key, one in value.items()}

@@ -39,14 +39,13 @@ int float_to_double_ratio(const loom::runtime::Chip& chip) {
     case 35:
     case 37:
       return 3;
-    case 61:
-      return 32;
     case 60:
     case 70:
     case 80:
     case 90:
     case 100:
       return 2;
+    case 61:
     case 75:
       return 32;
     default:

@@ -179,9 +179,8 @@ def _allocate(
                 f"{queue.name} ({queue.kind} of {queue.producer or ', '.join(queue.consumers)}) needs "
                 f"{size:,} bytes of DRAM, and no channel of chip {chip} has more than "
                 f"{target.channel_bytes - used[chip][channel]:,} of {target.channel_bytes:,} left. Use more "
-                "chips (device_config), set_chip_break where it is given, a narrower default_df_override, or "
-                "host queues "
-                "(input_queues_on_host, output_queues_on_host)"
+                "chips (device_config), other breaks where set_chip_break decides them, a narrower "
+                "default_df_override, or host queues (input_queues_on_host, output_queues_on_host)"
             )
         queue.chip, queue.channel, queue.address = chip, channel, used[chip][channel]
         used[chip][channel] += size
