@@ -14,9 +14,9 @@ from tools.blocks import markdown_table
 
 @dataclass(frozen=True)
 class Target:
-    """How large a figure may be, in its unit, and how it is measured."""
+    """How large a figure may be, in its unit (`None`: as large as it is), and how it is measured."""
 
-    limit: float
+    limit: float | None
     unit: str
     method: str
 
@@ -52,14 +52,13 @@ class Subject:
         return f"python -m benchmarks.{self.name}"
 
     def is_missed(self, figure: Figure) -> bool:
-        return figure.median > self.targets[figure.name].limit
+        limit = self.targets[figure.name].limit
+        return limit is not None and figure.median > limit
 
     def text(self, figure: Figure) -> str:
         target = self.targets[figure.name]
-        return (
-            f"{figure.median:.2f} {target.unit}, p90 {figure.p90:.2f} {target.unit}, "
-            f"target {target.limit:g} {target.unit}"
-        )
+        asked = "no target" if target.limit is None else f"target {target.limit:g} {target.unit}"
+        return f"{figure.median:.2f} {target.unit}, p90 {figure.p90:.2f} {target.unit}, {asked}"
 
     def show(self, figure: Figure) -> Figure:
         """Prints the line of a figure, and returns it."""
@@ -73,7 +72,8 @@ class Subject:
         for figure in figures:
             target = self.targets[figure.name]
             numbers = [f"{number:.2f} {target.unit}" for number in (figure.median, figure.p90)]
-            rows.append([f"`{figure.name}`", *numbers, f"≤ {target.limit:g} {target.unit}"])
+            asked = "" if target.limit is None else f"≤ {target.limit:g} {target.unit}"
+            rows.append([f"`{figure.name}`", *numbers, asked])
         methods = "\n".join(f"- `{name}`: {target.method}." for name, target in self.targets.items())
         return f"{markdown_table(['figure', 'median', 'p90', 'target'], rows)}\n\n{methods}"
 
