@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,10 +120,14 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
     item.funcargs.clear()
     if _device_memory():
         _free_device_memory()
-    if left := _device_memory():
-        pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
+    if _device_memory():
+        gc.unfreeze()  # what was frozen, and is part of a circle
+        _free_device_memory()
+        _collect_and_freeze(item.config)
     if len(sys.modules) >= item.config.stash[_NUM_MODULES] + 100:
         _collect_and_freeze(item.config)
+    if left := _device_memory():
+        pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
 
 
 def _free_device_memory() -> None:
@@ -187,8 +192,22 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> PythonRunner:
 
 
 @pytest.fixture(scope="session")
-def _torch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    with forking.serving(tmp_path_factory.mktemp("fork"), "torch") as server:
+def _serving(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[..., AbstractContextManager[ForkServer]]:
+    """``_serving(kind, *modules)``: workers of xdist share the interpreter of a kind."""
+    session = getattr(request.config, "workerinput", {}).get("testrunuid", os.getpid())
+
+    def serving(kind: str, *modules: str, env: Mapping[str, str] | None = None) -> Any:
+        name = f"torch-loom-tests-{session}-{kind}"
+        return forking.serving(name, tmp_path_factory.mktemp(kind), *modules, env=env)
+
+    return serving
+
+
+@pytest.fixture(scope="session")
+def _torch_server(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[ForkServer]:
+    with _serving("fork", "torch") as server:
         yield server
 
 
@@ -213,22 +232,20 @@ def fork_python(_torch_server: ForkServer) -> PythonRunner:
 
 
 @pytest.fixture(scope="session")
-def fork_loom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
+def fork_loom(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[PythonRunner]:
     """Like ``fork_python``, and ``torch_loom`` is imported already, under its own name.
 
     Settings are read at first use, after the import.
     """
-    modules = ("torch", "torch_loom", *_IMPORTED_LATE)
-    with forking.serving(tmp_path_factory.mktemp("fork_loom"), *modules) as server:
+    with _serving("fork_loom", "torch", "torch_loom", *_IMPORTED_LATE) as server:
         yield server.run
 
 
 @pytest.fixture(scope="session")
-def fork_cuda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PythonRunner]:
+def fork_cuda(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[PythonRunner]:
     """Like ``fork_loom``, with the devices under the name cuda."""
-    modules = ("torch", "torch_loom", *_IMPORTED_LATE)
     name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
-    with forking.serving(tmp_path_factory.mktemp("fork_cuda"), *modules, env=name) as server:
+    with _serving("fork_cuda", "torch", "torch_loom", *_IMPORTED_LATE, env=name) as server:
         yield server.run
 
 

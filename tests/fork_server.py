@@ -1,6 +1,8 @@
-"""An interpreter that has imported modules; each line of its input names a program, run in a forked child.
+"""An interpreter that has imported modules, whose forked children run programs.
 
-Its arguments are the names of the modules. It is started by :mod:`tests.forking`.
+Its arguments are a listening socket and the names of the modules. Each connection, one of each worker of
+xdist, is served by a child of its own: a line names a program, which a child of that child runs. It is
+started by :mod:`tests.forking`, and ends with its input.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
+import socket
 import sys
 import traceback
 import types
@@ -18,23 +22,41 @@ from typing import Any
 
 
 def main() -> None:
-    """Fork a child for each job; in a child, return or raise as its program does."""
-    for name in sys.argv[1:]:
+    """Serve all connections; in a child that runs a program, return or raise as the program does."""
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # it was for this process's import of torch
     # A shell starts what runs in its background with Ctrl-C ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.collect()
     gc.freeze()  # a child that collects garbage would copy the pages of all modules
-    for line in sys.stdin:
-        job = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            # Before pytest's own limit, after which nobody would read the answer.
-            signal.alarm(job["limit_s"])
-            _begin(job)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a connection ended
+    while listening in select.select([listening, sys.stdin], [], [])[0]:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _serve(connection)
             return
-        print(job["number"], os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        connection.close()
+
+
+def _serve(connection: socket.socket) -> None:
+    """Fork a child for each job of a connection; return in a child that has run its program."""
+    with connection, connection.makefile("rw", encoding="utf-8") as stream:
+        print("ready", file=stream, flush=True)
+        for line in stream:
+            job = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                os.close(connection.detach())
+                # Before pytest's own limit, after which nobody would read the answer.
+                signal.alarm(job["limit_s"])
+                _begin(job)
+                return
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            print(job["number"], status, file=stream, flush=True)
 
 
 def _begin(job: dict[str, Any]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 _SERVER = "from tests import fork_server; fork_server.main()"
+_MOST_STARTS = 3
 ROOT = Path(__file__).parents[1]
 
 
@@ -45,12 +48,10 @@ def arguments(program: Path | str, given: object, file: Path | None = None) -> l
 
 
 class ForkServer:
-    """An interpreter whose forked children run programs. See :func:`serving`."""
+    """A connection to an interpreter whose forked children run programs. See :func:`serving`."""
 
-    def __init__(self, server: subprocess.Popen[str], folder: Path) -> None:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        self._requests, self._answers = server.stdin, server.stdout
+    def __init__(self, stream: TextIO, folder: Path) -> None:
+        self._stream = stream
         self._folder = folder
         self._number = 0
 
@@ -88,31 +89,72 @@ class ForkServer:
         }
         job |= {"is_torn_down": is_torn_down, "is_autoloading": is_autoloading}
         job |= {name: str(path) for name, path in files.items()}
-        print(json.dumps(job), file=self._requests, flush=True)
+        print(json.dumps(job), file=self._stream, flush=True)
         number = status = 0
         while number != self._number:  # a test that ran into its limit has left its answer
-            number, status = map(int, self._answers.readline().split())
+            number, status = map(int, self._stream.readline().split())
         output = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
         return checked(subprocess.CompletedProcess(["<fork>"], status, **output), check)
 
 
 @contextmanager
-def serving(folder: Path, *modules: str, env: Mapping[str, str] | None = None) -> Iterator[ForkServer]:
-    """Start an interpreter that has imported these modules, without any other setting of torch-loom's.
+def serving(
+    name: str, folder: Path, *modules: str, env: Mapping[str, str] | None = None
+) -> Iterator[ForkServer]:
+    """Connect to the interpreter of this name, and start it if no worker of this session has.
 
     Args:
+        name: of the machine's sockets without a file; with the session in it.
         folder: where the output of programs is kept.
-        modules: what is imported, in this order; `torch` registers no device by itself.
+        modules: what it imports, in this order, without any other setting of torch-loom's; `torch` registers
+            no device by itself.
         env: settings of the interpreter, which its children inherit.
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", _SERVER, *modules],
-        env=environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(env or {})}),
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        fork_server = ForkServer(server, folder)
-        yield fork_server
-        fork_server._requests.close()
+    num_starts = 0
+    with ExitStack() as stack:
+        while num_starts < _MOST_STARTS:
+            if listening := _listening(name):
+                num_starts += 1
+                stack.enter_context(_started(listening, modules, env or {}))
+            if stream := _connected(name):
+                yield ForkServer(stack.enter_context(stream), folder)
+                return
+        pytest.fail(f"the interpreter that imports {modules} ends at once", pytrace=False)
+
+
+def _connected(name: str) -> TextIO | None:
+    """Return a connection, or None if what has the name does not listen yet, or has just ended."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(f"\0{name}")
+        stream = connection.makefile("rw", encoding="utf-8")  # keeps the connection open
+        if stream.readline():
+            return stream
+        stream.close()
+    return None
+
+
+def _listening(name: str) -> socket.socket | None:
+    """Return the listening socket of this name, or None if another process has it."""
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(f"\0{name}")
+    except OSError:
+        listening.close()
+        return None
+    listening.listen()
+    return listening
+
+
+@contextmanager
+def _started(listening: socket.socket, modules: Sequence[str], env: Mapping[str, str]) -> Iterator[None]:
+    """Start what serves the connections of a socket, and let it end at the end."""
+    with listening:
+        server = subprocess.Popen(
+            [sys.executable, "-c", _SERVER, str(listening.fileno()), *modules],
+            env=environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **env}),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+        )
+    with server:
+        yield

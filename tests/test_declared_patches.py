@@ -102,6 +102,7 @@ def sets_attribute(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr"}
 
 
+@pytest.mark.long
 def test_other_libraries_are_changed_in_one_package() -> None:
     """Names that answer for CUDA, and those of dry runs, go through ``Purpose.put``, which is in it."""
     found = set()

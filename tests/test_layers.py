@@ -244,6 +244,7 @@ def test_a_room_has_at_most_25_files(room: str) -> None:
     assert 0 < len(files) <= 25
 
 
+@pytest.mark.long
 def test_python_imports() -> None:
     wrong = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -269,10 +270,12 @@ def test_parts_of_the_device_module() -> None:
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_no_modules_import_one_another() -> None:
     assert circles(import_graph(PACKAGE)) == []
 
 
+@pytest.mark.long
 def test_what_is_installed_imports_nothing_that_is_not() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         assert {name.split(".")[0] for name in imports_of(path)} & NOT_INSTALLED == set(), path

@@ -54,6 +54,7 @@ def _imports(text: str) -> bool:
     return any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in body)
 
 
+@pytest.mark.long
 def test_programs_are_files() -> None:
     found = {
         str(path.relative_to(TESTS)): lines

@@ -24,6 +24,7 @@ def written(folder: Path, content: object) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_a_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     truth = model(chips.load("h200"))
     rows = []

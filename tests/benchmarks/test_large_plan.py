@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import large_plan
-
 
 @pytest.mark.slow
 def test_a_sharded_step_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks import large_plan  # FSDP takes seconds to import
+
     assert large_plan.main(["--blocks", "2", "--ranks", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     # Both embeddings and both blocks in bfloat16, a fourth of each; optimizer state is twice that.

@@ -58,11 +58,13 @@ def test_bad_lists_are_refused(tmp_path: Path, value: str) -> None:
     assert "Allowed: 'all', or a list" in str(caught.value)
 
 
+@pytest.mark.long
 def test_the_page_of_supported_ops_is_up_to_date() -> None:
     written = (ROOT / "docs" / "supported_ops.md").read_text(encoding="utf-8")
     assert written == supported_ops.page(), "run `make docs`"
 
 
+@pytest.mark.long
 def test_what_the_page_says() -> None:
     page = supported_ops.page()
     headings = [line[3:] for line in page.splitlines() if line.startswith("## ")]

@@ -80,6 +80,7 @@ def test_an_option_decides_the_numbers(options: dict[str, Any]) -> None:
     assert torch.allclose(made, plain, atol=0.3)
 
 
+@pytest.mark.long
 def test_sums_are_kept_in_16_bits_without_fp32_dest_acc() -> None:
     model = _model().float()
     x = torch.rand(16, 64, device="loom")
@@ -93,6 +94,7 @@ def test_sums_are_kept_in_16_bits_without_fp32_dest_acc() -> None:
     assert not torch.equal(run(fp32_dest_acc_en=False), run(fp32_dest_acc_en="true"))
 
 
+@pytest.mark.long
 def test_a_trace_is_replayed_and_levels_fuse() -> None:
     model = _model()
     expected = _run(model)
@@ -103,6 +105,7 @@ def test_a_trace_is_replayed_and_levels_fuse() -> None:
     assert {"fuse", "formats", "quantise"} <= notes
 
 
+@pytest.mark.long
 def test_a_dry_run_gives_zeros_and_files(tmp_path: Path) -> None:
     made = _run(_model(), dry_run=True, export_path=str(tmp_path), export_model_name="mlp")
     assert made.shape == (16, 8)
@@ -112,6 +115,7 @@ def test_a_dry_run_gives_zeros_and_files(tmp_path: Path) -> None:
     assert "def forward(" in code.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_dry_run_has_gradients_of_zeros() -> None:
     model, x = _model(), torch.rand(4, 64, device="loom", dtype=torch.bfloat16)
     compiled: Any = torch.compile(model, backend="tt", options={"dry_run": True})
@@ -150,6 +154,7 @@ def test_another_mode_raises() -> None:
         compiled(torch.rand(4, device="loom"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("product", ["mm", "baddbmm"])
 def test_the_second_operand_of_a_product_is_its_weight(product: str) -> None:
     """As in tt-mlir: a parameter on the left stays as it is, and a bias is no operand."""
@@ -176,6 +181,7 @@ def test_the_second_operand_of_a_product_is_its_weight(product: str) -> None:
         assert same is on_left
 
 
+@pytest.mark.long
 def test_codegen_writes_the_graph_and_runs_nothing(tmp_path: Path) -> None:
     model = _model()
     x = torch.randn(4, 64, device="loom", dtype=torch.bfloat16)
@@ -305,6 +311,7 @@ def test_rules_for_weights_are_checked(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "mlp.json").read_text(encoding="utf-8")) == names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("mask", ["none", "source", "padding", "both"])
 def test_layers_that_are_one_op_have_formats_too(norm_first: bool, mask: str) -> None:

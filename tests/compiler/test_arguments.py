@@ -162,6 +162,7 @@ class Attention(nn.Module):
         return self.inner(x, x, x, need_weights=False)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "maker",
     [Attention, lambda: nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)],
@@ -217,6 +218,7 @@ def test_a_layer_runs_as_one_op_where_eagers_does(maker: Callable[[], nn.Module]
             torch.backends.mha.set_fastpath_enabled(True)
 
 
+@pytest.mark.long
 def test_a_layer_that_is_one_op_takes_masks() -> None:
     torch.manual_seed(0)
     net = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).to("loom").eval()
@@ -244,6 +246,7 @@ def test_a_parameter_that_is_returned_requires_no_gradient() -> None:
         assert not any(one.requires_grad for one in run(X))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layers_have_the_formats_numbers(kind: Any) -> None:
     class Both(nn.Module):

@@ -49,6 +49,7 @@ def model() -> nn.Module:
     return Attention().to("loom")
 
 
+@pytest.mark.long
 def test_inference_has_eagers_bits_and_is_replayed() -> None:
     from torch_loom.compiler.backend import compiled_graphs
 
@@ -102,6 +103,7 @@ def test_a_training_step_has_eagers_bits_dropout_included() -> None:
         assert torch.equal(one.grad, other.grad)
 
 
+@pytest.mark.long
 def test_what_depends_on_values_is_not_replayed() -> None:
     from torch_loom.compiler.backend import compiled_graphs
 
@@ -125,6 +127,7 @@ def test_inputs_that_are_changed_and_views_of_inputs() -> None:
         assert doubled.tolist() == [2, 2, 2]
 
 
+@pytest.mark.long
 def test_options() -> None:
     x = torch.ones(3, device="loom")
 
@@ -163,6 +166,7 @@ def test_ops_that_the_chip_lacks_are_named(warm_python: PythonRunner) -> None:
     assert refused == "True"
 
 
+@pytest.mark.long
 def test_copied_models_compile_too() -> None:
     own = copy.deepcopy(model()).eval()
     x = torch.randn(1, 3, 16, device="loom")
@@ -170,6 +174,7 @@ def test_copied_models_compile_too() -> None:
         assert torch.equal(torch.compile(own, backend="loom")(x), own(x))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "size"), [("linear", (6,)), ("bilinear", (4, 7)), ("bicubic", (4, 7)), ("trilinear", (3, 4, 7))]
 )

@@ -56,6 +56,7 @@ def compiled(net: nn.Module, x: torch.Tensor = X, **options: Any) -> tuple[torch
     return run, run.plan["passes"][0]["name"] == "cache"
 
 
+@pytest.mark.long
 def test_the_second_time_is_read_and_computes_the_same() -> None:
     first, found = compiled(Net())
     assert not found
@@ -99,6 +100,7 @@ def test_another_graph_option_chip_shape_or_state_is_compiled() -> None:
     assert not compiled(net)[1]
 
 
+@pytest.mark.long
 def test_damaged_entries_are_compiled_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     net = nn.Linear(8, 4)
     want = compiled(net)[0](X)
@@ -121,6 +123,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder: Path) -> None:
     assert not compiled(net)[1]
 
 
+@pytest.mark.long
 def test_old_entries_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = nn.Linear(8, 4)
     compiled(net)

@@ -121,6 +121,7 @@ def _several(net: _Net, x: Tensor) -> Any:
     return left + right, x.max(-1), torch.zeros(3, device=x.device) + torch.ones_like(x[0, 0, :3])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run", [_mlp, _images, _convolutions, _activations, _attention, _again, _several])
 def test_the_graph_is_an_exports(run: Callable[[_Net, Tensor], Any]) -> None:
     net, x = _made(run), torch.rand(3, 8, 8, device=DEVICE)

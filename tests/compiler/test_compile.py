@@ -80,6 +80,7 @@ def test_exact_runs_have_eagers_bits(net: nn.Module, x: torch.Tensor, tmp_path: 
     assert again(x.cpu()).device.type == "loom"
 
 
+@pytest.mark.long
 def test_netlist_and_report(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> None:
     run = made(net, x)
     netlist = yaml.safe_load(run.netlist())
@@ -198,6 +199,7 @@ def test_an_optimizer_is_one_of_pytorch(net: nn.Module, x: torch.Tensor) -> None
         torch_loom.compile(net, (x,), optimizer=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_formats_change_numbers_as_little_as_they_may(net: nn.Module, x: torch.Tensor) -> None:
     from torch_loom.numerics import pcc
 
@@ -297,6 +299,7 @@ def test_options_are_checked() -> None:
         compiler.set_configuration_options(balancer_policy="CNN")
 
 
+@pytest.mark.long
 def test_breaks_and_overrides(net: nn.Module, x: torch.Tensor) -> None:
     plain = made(net, x)
     first = len(plain.plan["epochs"])
@@ -337,6 +340,7 @@ def test_parameters_that_one_chip_cannot_hold_are_spread(tmp_path: Path) -> None
         torch_loom.compile(stack, (x,), backend_runtime_params_path=str(small), chip="wormhole_b0")
 
 
+@pytest.mark.long
 def test_what_does_not_fit_says_what_helps() -> None:
     wide = nn.Linear(4096, 8192, bias=False).eval()
     x = torch.ones(1024, 4096)
@@ -349,6 +353,7 @@ def test_what_does_not_fit_says_what_helps() -> None:
         torch_loom.compile(wide, (x,), chip="wormhole_b0")
 
 
+@pytest.mark.long
 def test_outputs_in_a_folder(net: nn.Module, x: torch.Tensor, tmp_path: Path) -> None:
     import json
 

@@ -42,6 +42,7 @@ class _Attention(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("net", "shape"),
     [
@@ -75,6 +76,7 @@ def test_layouts_of_images_cost_nothing_on_tiles() -> None:
     assert other["cycles"] == pytest.approx(one["cycles"], rel=0.1)
 
 
+@pytest.mark.long
 def test_layouts_of_images_cost_a_gpu_what_its_libraries_take() -> None:
     conv = nn.Conv2d(64, 64, 3, bias=False, dtype=torch.bfloat16).eval()
     x = torch.ones(4, 64, 56, 56, dtype=torch.bfloat16)
@@ -107,6 +109,7 @@ def test_epochs_fill_sample_by_sample() -> None:
     assert epoch["fill_cycles"] == pytest.approx((sum(cycles) - max(cycles)) / SAMPLES)
 
 
+@pytest.mark.long
 def test_epochs_that_change_are_started_and_filled_for_what_their_queues_hold() -> None:
     slow, slower = (
         planned(
@@ -126,6 +129,7 @@ def test_epochs_that_change_are_started_and_filled_for_what_their_queues_hold() 
     assert gaps == pytest.approx([4e-6 / entries, 20e-6 / entries])
 
 
+@pytest.mark.long
 def test_the_hosts_link_and_its_calls() -> None:
     num_bytes = SAMPLES * ROWS * WIDTH * 4
     link = {gbps: planned({"host_link_gbps": gbps})["end_to_end"]["link_seconds"] for gbps in (1.0, 4.0)}

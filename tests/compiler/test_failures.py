@@ -119,6 +119,7 @@ def test_options_of_the_backend_are_a_dictionary(options: Any) -> None:
         backend._own_options(options)
 
 
+@pytest.mark.long
 def test_casts_between_families_are_exact() -> None:
     class Casts(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

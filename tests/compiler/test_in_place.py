@@ -71,6 +71,7 @@ def test_one_trace_is_enough_where_nothing_else_reads(monkeypatch: pytest.Monkey
         _check(_dropped)
 
 
+@pytest.mark.long
 def test_statistics_are_updated_without_a_module() -> None:
     class Norm(nn.Module):
         def __init__(self) -> None:

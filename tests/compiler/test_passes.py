@@ -221,6 +221,7 @@ class _Products(nn.Module):
         return self.linear(pixels).relu() @ self.weight
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
 @pytest.mark.parametrize("given", ["Float16_b", "Bfp8_b", "Float32"])
 @pytest.mark.parametrize("accumulate", ["Float16_b", "Float32"])

@@ -82,6 +82,7 @@ def test_steps_are_those_of_eager_mode(name: str) -> None:
     assert roles == {"forward", "backward", "optimizer"}
 
 
+@pytest.mark.long
 def test_buffers_bits_and_a_state_that_has_begun() -> None:
     ours, theirs = net(norm=True), net(norm=True)
     mine, other = sgd(list(ours.parameters())), sgd(list(theirs.parameters()))
@@ -94,6 +95,7 @@ def test_buffers_bits_and_a_state_that_has_begun() -> None:
         assert torch.equal(value, theirs.state_dict()[one]), one
 
 
+@pytest.mark.long
 def test_an_image_goes_on_training_where_it_was_saved(tmp_path: Path) -> None:
     ours, theirs = net(), net()
     run, optimizer = compiled(ours, sgd(list(ours.parameters()))), sgd(list(theirs.parameters()))

@@ -30,6 +30,7 @@ def test_compiled_graphs_with_attention_are_replayed(warm_python: PythonRunner) 
     warm_python(PROGRAMS / "compiled_graphs_with_attention_are_replayed.py", env=NAME)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(minor_of(torch.__version__) >= (2, 14), reason="PyTorch keeps them since 2.14")
 def test_a_gradient_of_the_mask_alone_is_refused_as_on_cuda(warm_python: PythonRunner) -> None:
     """The memory-efficient kernel keeps sums for its backward only where query, key or value needs them."""

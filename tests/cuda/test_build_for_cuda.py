@@ -18,6 +18,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "build_for_cuda"
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
+@pytest.mark.long
 def test_no_kernel_is_pytorchs(warm_python: PythonRunner) -> None:
     done = warm_python(PROGRAMS / "no_kernel_is_pytorchs.py", NAME)
     assert (done.stdout, done.stderr) == ("done\n", "")
@@ -31,6 +32,7 @@ def test_no_kernel_is_pytorchs_from_the_start(run_python: PythonRunner) -> None:
 
 
 @pytest.mark.parametrize("runner", ["warm_python", pytest.param("run_python", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_programs_end_clean(request: pytest.FixtureRequest, runner: str) -> None:
     run: PythonRunner = request.getfixturevalue(runner)
     done = run(PROGRAMS / "programs_end_clean.py", NAME)
@@ -40,6 +42,7 @@ def test_programs_end_clean(request: pytest.FixtureRequest, runner: str) -> None
 
 
 @pytest.mark.parametrize("runner", ["warm_python", pytest.param("run_python", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_native_kernels_are_the_devices(request: pytest.FixtureRequest, runner: str) -> None:
     run: PythonRunner = request.getfixturevalue(runner)
     run(PROGRAMS / "native_kernels_are_the_devices.py", NAME)

@@ -69,6 +69,7 @@ def test_the_table_is_what_cuda_takes(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_table_is_what_cuda_takes.py", NAME)
 
 
+@pytest.mark.long
 def test_ops_of_libraries_of_the_cpu(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "ops_of_cpu_libraries.py", NAME)
 

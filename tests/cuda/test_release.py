@@ -21,11 +21,13 @@ WHEELS = {
 CUDA, CUDNN, *NUMBERS = WHEELS[".".join(torch.__version__.split(".")[:2])]
 
 
+@pytest.mark.long
 def test_a_gpu_has_the_versions_of_the_default_wheel(fork_python: PythonRunner) -> None:
     program = PROGRAMS / "a_gpu_has_the_versions_of_the_default_wheel.py"
     fork_python(program, NAME, given=(CUDA, CUDNN, *NUMBERS))
 
 
+@pytest.mark.long
 def test_the_running_release_is_known(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "the_running_release_is_known.py", NAME)
 
@@ -47,6 +49,7 @@ def test_the_variable_and_the_chip_decide(
     fork_python(PROGRAMS / "the_variable_and_the_chip_decide.py", {**NAME, **variables}, given=expected)
 
 
+@pytest.mark.long
 def test_a_chip_that_is_configured_counts(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "a_chip_that_is_configured_counts.py", NAME, given=CUDA)
 

@@ -13,6 +13,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "runtime_library"
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB", "TORCH_LOOM_DEVICES": "2"}
 
 
+@pytest.mark.long
 def test_errors_have_cudas_numbers_and_texts(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "errors_have_cudas_numbers_and_texts.py", NAME)
 
@@ -27,6 +28,7 @@ def test_streams_by_handle(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "streams_by_handle.py", NAME)
 
 
+@pytest.mark.long
 def test_memory_of_the_host_is_registered(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "memory_of_the_host_is_registered.py", NAME)
 
@@ -35,5 +37,6 @@ def test_memory_of_each_device(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "memory_of_each_device.py", NAME)
 
 
+@pytest.mark.long
 def test_the_cache_of_transforms_plans(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "the_cache_of_transforms_plans.py", NAME)

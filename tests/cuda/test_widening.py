@@ -28,6 +28,7 @@ def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "calls_on_dtypes_that_the_cpu_lacks.py", NAME)
 
 
+@pytest.mark.long
 def test_every_name_widens(fork_python: PythonRunner) -> None:
     """Libraries take a device that is not the CPU for one like CUDA: mixtures of experts count in int32."""
     fork_python(PROGRAMS / "every_name_widens.py")
@@ -39,6 +40,7 @@ def test_products_of_half_precision(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "products_of_half_precision.py", {"TORCH_LOOM_MEMORY": "2GiB"})
 
 
+@pytest.mark.long
 def test_sparse_operands_of_half_precision(fork_python: PythonRunner) -> None:
     """Sums and products of sparse matrices, which the engine has in float32 only."""
     fork_python(PROGRAMS / "sparse_operands_of_half_precision.py", NAME)

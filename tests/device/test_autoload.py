@@ -61,6 +61,7 @@ def test_names_that_cannot_be_had(fork_python: PythonRunner, name: str) -> None:
     fork_python(PROGRAMS / "names_that_cannot_be_had.py", {"TORCH_LOOM_DEVICE_NAME": name}, given=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

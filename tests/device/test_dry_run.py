@@ -20,6 +20,7 @@ def test_inside_the_devices_are_others(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "inside_the_devices_are_others.py", {"TORCH_LOOM_CHIP": "loom1"})
 
 
+@pytest.mark.long
 def test_training_is_planned_and_runs_out_of_memory(fork_loom: PythonRunner) -> None:
     fork_loom(
         PROGRAMS / "training_is_planned_and_runs_out_of_memory.py",
@@ -69,6 +70,7 @@ def test_threads_that_work_while_it_begins_and_ends(fork_loom: PythonRunner) -> 
     fork_loom(PROGRAMS / "threads_that_work_while_it_begins_and_ends.py", {"TORCH_LOOM_CHIP": "loom1"})
 
 
+@pytest.mark.long
 def test_a_forked_child_inside(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "a_forked_child_inside.py", {"TORCH_LOOM_CHIP": "loom1"})
 

@@ -10,6 +10,7 @@ PROGRAMS = Path(__file__).parent / "programs" / "exit"
 
 
 @pytest.mark.parametrize("attempt", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
+@pytest.mark.long
 def test_a_script_may_end_right_after_backward(run_python, warm_python, attempt):
     """The engine's device thread still frees its task then; asking for the GIL too late would abort."""
     run = warm_python if attempt else run_python

@@ -147,6 +147,7 @@ def have_folders(folder: Path, *versions: str) -> None:
     (folder / "_built_with.py").unlink()
 
 
+@pytest.mark.long
 def test_the_extension_of_the_running_version_is_loaded(fork_python: PythonRunner, package: Path) -> None:
     running = VERSION.split("+")[0]
     have_folders(package, "2.9.1", running, "2.99.0")

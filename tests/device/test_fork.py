@@ -29,5 +29,6 @@ def test_fork_before_first_use(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "fork_before_first_use.py")
 
 
+@pytest.mark.long
 def test_loader_workers_after_first_use(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "loader_workers_after_first_use.py")

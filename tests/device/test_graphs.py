@@ -275,6 +275,7 @@ def test_accelerator_graph() -> None:
     graph.reset()
 
 
+@pytest.mark.long
 def test_accelerator_graph_under_another_name(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "accelerator_graph_under_another_name.py", {"TORCH_LOOM_DEVICE_NAME": "rbln"})
 

@@ -102,6 +102,7 @@ def test_what_arrives(peer: Peer, kind: str) -> None:
     assert peer(ipc_peer.facts, tensor) == ipc_peer.facts(tensor)
 
 
+@pytest.mark.long
 def test_both_see_the_same_memory(peer: Peer) -> None:
     x = torch.zeros(4, device="loom")
     before = x.data_ptr()
@@ -116,6 +117,7 @@ def test_both_see_the_same_memory(peer: Peer) -> None:
     assert peer(ipc_peer.add, "y", 0) == [0, 7, 2]
 
 
+@pytest.mark.long
 def test_one_storage_however_often_it_is_received(peer: Peer) -> None:
     x = torch.arange(6.0, device="loom")
     assert peer(ipc_peer.same_storage, x, x[2:])

@@ -26,6 +26,7 @@ def test_a_driver_without_contents(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "a_driver_without_contents.py", {"TORCH_LOOM_DRIVER": "null"})
 
 
+@pytest.mark.long
 def test_expandable_segments(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "expandable_segments.py", {"PYTORCH_ALLOC_CONF": "expandable_segments:True"})
 

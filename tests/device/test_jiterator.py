@@ -138,6 +138,7 @@ def test_it_is_one_kernel_on_the_current_stream(gate: Gate) -> None:
     assert z.tolist() == [4.0] * 4
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
 def test_in_a_graph() -> None:
     axpy = _create_jit_fn(AXPY, alpha=1.0)
@@ -343,6 +344,7 @@ def test_bad_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         _create_jit_fn(AXPY.replace("axpy", "other"), alpha=1.0)(x, x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "setting",
     [

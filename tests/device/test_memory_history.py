@@ -125,6 +125,7 @@ def test_segment_keys() -> None:
     assert loom.memory_snapshot() == snapshot["segments"]
 
 
+@pytest.mark.long
 def test_contexts() -> None:
     memory._record_memory_history(context="alloc", clear_history=True)
     tensor = allocate_here()
@@ -216,6 +217,7 @@ def test_off_records_nothing() -> None:
     assert memory._allocation_traceback(tensor.data_ptr()) is None
 
 
+@pytest.mark.long
 @pytest.mark.exercises(
     "torch.cuda.memory._dump_snapshot",
 )

@@ -98,6 +98,7 @@ def test_the_peak_has_the_line_that_made_it() -> None:
         assert "# the peak" in source.read().splitlines()[lines[0].line - 1]
 
 
+@pytest.mark.long
 def test_time_is_that_of_steps_and_ops() -> None:
     def planned(chip: str) -> tuple[float, ...]:
         with torch.loom.dry_run(chip=chip, devices=1) as plan:
@@ -120,6 +121,7 @@ def test_time_is_that_of_steps_and_ops() -> None:
     assert planned("grayskull")[-1] > first[-1]
 
 
+@pytest.mark.long
 def test_the_host_takes_what_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
     def seconds() -> float:
         with torch.loom.dry_run(chip="h100", devices=1):

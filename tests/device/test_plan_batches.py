@@ -47,6 +47,7 @@ def trained(batch: int) -> None:
         optimizer.zero_grad()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "batch"), [(inferred, 8), (inferred, 200), (inferred, 500), (trained, 1024), (trained, 8192)]
 )
@@ -60,6 +61,7 @@ def test_what_is_advised_fits_and_not_much_more_does(program: Callable[[int], ob
     assert planned(program, int(batch * factor * 1.2)) is None
 
 
+@pytest.mark.long
 def test_the_advice_is_about_the_steps_where_the_peak_is_in_the_setup() -> None:
     def program(batch: int) -> None:
         model = nn.Sequential(*(nn.Linear(2048, 2048) for _ in range(8))).to("loom").half()
@@ -145,6 +147,7 @@ def test_all_factors_have_two_digits() -> None:
     assert batches.FACTORS[-1] == plan_text.MAX_TIMES
 
 
+@pytest.mark.long
 def test_forwards_are_timed_where_nothing_is_trained() -> None:
     plan = planned(inferred, 8)
     assert plan is not None

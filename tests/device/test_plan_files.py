@@ -141,6 +141,7 @@ def test_a_real_file_replaces_what_was_kept() -> None:
         assert os.stat("copy.pt").st_size == len(GOOD)
 
 
+@pytest.mark.long
 def test_one_object_serves_two_dry_runs() -> None:
     run = torch.loom.dry_run(chip="h200", devices=1)
     for _ in range(2):

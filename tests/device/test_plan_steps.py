@@ -130,6 +130,7 @@ def test_an_update_by_hand_is_a_step_however_it_is_written(update: Callable[[nn.
     assert found["optimizer state"] == 0
 
 
+@pytest.mark.long
 def test_a_step_by_hand_takes_what_an_optimizers_takes() -> None:
     def by_hand() -> None:
         model = made()

@@ -42,6 +42,7 @@ def test_values_between_machines(fork_loom: PythonRunner, machines: tuple[int, .
         pytest.skip("no right to make namespaces of processes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["shape", "message", "killed", "abort"])
 def test_wrong_use_between_machines(fork_loom: PythonRunner, kind: str) -> None:
     fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=(kind, True))
@@ -62,6 +63,7 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
+@pytest.mark.long
 def test_numbers_that_are_nan_are_refused(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nan_check.py", SETTINGS)
 

@@ -12,10 +12,12 @@ PROGRAMS = Path(__file__).parent / "programs"
 SETTINGS = {"TORCH_LOOM_DEVICES": "2", "TORCH_LOOM_MEMORY": "1GiB", "OMP_NUM_THREADS": "1"}
 
 
+@pytest.mark.long
 def test_streams_graphs_profiles_and_hooks(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "streams.py", SETTINGS)
 
 
+@pytest.mark.long
 def test_a_group_for_one_device(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "bound_device.py", SETTINGS)
 
@@ -24,6 +26,7 @@ def test_a_missing_wait_is_a_race(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "race.py", {**SETTINGS, "TORCH_LOOM_SANITIZER": "1"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_values_in_the_order_of_chaos(fork_loom: PythonRunner, seed: str) -> None:
     settings = {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": seed}

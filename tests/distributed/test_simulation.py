@@ -21,6 +21,7 @@ def test_ranks_are_new_processes_where_devices_were_used(run_python: PythonRunne
     run_python(PROGRAMS / "simulated_after_use.py")
 
 
+@pytest.mark.long
 def test_stages_of_a_pipeline(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "simulated_pipeline.py")
 

@@ -13,6 +13,7 @@ SETTINGS = {"TORCH_LOOM_DEVICES": "3", "TORCH_LOOM_MEMORY": "256MiB", "OMP_NUM_T
 SETTINGS["TORCH_LOOM_CLOCK"] = "simulated"
 
 
+@pytest.mark.long
 def test_memory_of_other_ranks_and_signals(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAM, SETTINGS, given=("loom", 3))
 

@@ -51,6 +51,7 @@ def test_blocking_runs_here() -> None:
         pytest.param("pending", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.long
 def test_a_process_ends_with_its_workers_asleep(warm_python: Callable[..., object], end: str) -> None:
     warm_python(PROGRAMS / "work_on_a_side_stream.py", given=end)
 

@@ -190,6 +190,7 @@ def test_names_that_are_no_text_are_refused() -> None:
                 kind.from_json(bad)  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "told"),
     [

@@ -139,6 +139,7 @@ def slow_sum(a: list[Fraction], b: list[Fraction], exponents: list[int], fmt: Bl
     return float(total)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_products_are_those_of_the_instructions(fmt: BlockScaled) -> None:
     """With elements that are 1 or above, whose products' exponents are sums of theirs."""

@@ -47,6 +47,7 @@ def test_compiled_modules_compute_the_same(backend: str) -> None:
         run_compiled(emulate(transformer(), B8, fidelity=MathFidelity.LoFi), random(2, 16, 32), backend)
 
 
+@pytest.mark.long
 def test_a_compiled_function_follows_the_context() -> None:
     torch._dynamo.reset()
 

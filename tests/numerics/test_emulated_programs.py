@@ -319,6 +319,7 @@ def test_a_program_changes_its_own_weights_exactly() -> None:
         assert torch.equal(copied, numerics.quantize(copied, B4))
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind() -> None:
     """Neither hooks, modes nor objects, by many runs, some of them interrupted."""
 

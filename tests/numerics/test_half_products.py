@@ -28,6 +28,7 @@ def _chain(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return sums
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_best_kernels_again")
 @pytest.mark.parametrize("kernels", ["avx512", "avx2", "baseline"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -74,6 +74,7 @@ def program(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_compile(backend: str, dynamic: bool) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(program, fullgraph=True, backend=backend, dynamic=dynamic)

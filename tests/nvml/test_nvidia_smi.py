@@ -81,6 +81,7 @@ def test_list_and_topology(under_loom_run: Environment) -> None:
     ]
 
 
+@pytest.mark.long
 def test_queries(under_loom_run: Environment) -> None:
     environment = under_loom_run(TORCH_LOOM_MEMORY="2GiB")
     fields = "index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw,fan.speed"
@@ -162,6 +163,7 @@ def test_bad_settings_are_told(under_loom_run: Environment) -> None:
     assert "TORCH_LOOM_DEVICES='many'" in done.stderr
 
 
+@pytest.mark.long
 def test_devices_by_all_their_names(under_loom_run: Environment, tmp_path: Path) -> None:
     environment = under_loom_run()
     query = ("--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader")
@@ -203,6 +205,7 @@ def test_errors_that_are_not_of_the_output(monkeypatch: pytest.MonkeyPatch) -> N
         smi_command.main(["-L"])
 
 
+@pytest.mark.long
 def test_report(under_loom_run: Environment) -> None:
     environment = under_loom_run(TORCH_LOOM_CHIP="a100")
     a100 = chips.load("a100")

@@ -18,6 +18,7 @@ from torch_loom.ops.model import BYTES, FLAGS
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_generated_files_are_up_to_date() -> None:
     for name, text in op_table.contents().items():
         assert (ROOT / name).read_text(encoding="utf-8") == text, f"{name}: run `python -m tools.op_table`"

@@ -354,6 +354,7 @@ def test_shutdown_ends_what_runs_in_the_callers_thread() -> None:
     assert len(caught) == 1
 
 
+@pytest.mark.long
 def test_threads_and_memory_come_back() -> None:
     def cycle() -> None:
         outputs: Queue[Any] = Queue()

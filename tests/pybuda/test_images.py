@@ -22,6 +22,7 @@ X = torch.linspace(-1, 1, 4 * SIZE).reshape(4, SIZE)
 CHIP: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Golden}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devtype", [BackendType.Golden, BackendType.Silicon])
 def test_an_image_runs_as_its_device_did(devtype: BackendType, tmp_path: Path) -> None:
     path = str(tmp_path / "echo.tti")
@@ -105,6 +106,7 @@ LOSSES: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("devtype", [BackendType.Golden, BackendType.Silicon])
 @pytest.mark.parametrize("is_mixed", [False, True])
@@ -156,6 +158,7 @@ class Weighted(nn.Module):
         return ((x - wanted).abs() * self.weight).mean()
 
 
+@pytest.mark.long
 def test_parameters_of_a_loss_keep_their_names(tmp_path: Path) -> None:
     path = str(tmp_path / "step.tti")
     optimizer = pybuda.optimizers.SGD(np.float32(0.25), device_params=True)  # type: ignore[arg-type]
@@ -174,6 +177,7 @@ def test_parameters_of_a_loss_keep_their_names(tmp_path: Path) -> None:
         torch_loom.Executable.load(path)
 
 
+@pytest.mark.long
 def test_what_an_image_for_training_holds(tmp_path: Path) -> None:
     path = str(tmp_path / "step.tti")
     module = Projection("m")
@@ -242,6 +246,7 @@ def test_parameters_of_an_image_may_be_set(devtype: BackendType, tmp_path: Path)
             module.set_parameter(name, value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -323,6 +328,7 @@ def test_queues_are_described() -> None:
         device.get_dram_io_queues("weights")
 
 
+@pytest.mark.long
 def test_compile_for_has_the_configuration_that_it_is_given(tmp_path: Path) -> None:
     device = pybuda.TTDevice("tt0", module=Projection("p"), arch=BackendDevice.Wormhole_B0)
     x = pybuda.Tensor.create_from_torch(torch.rand(2, SIZE))

@@ -268,6 +268,7 @@ def test_one_export_at_most(is_plain: bool, tmp_path: Path, monkeypatch: pytest.
     assert len(exports) == (1 if is_plain else 2)  # settings that ask for the names of ops
 
 
+@pytest.mark.long
 def test_what_a_forward_and_an_export_make_computes_the_same(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Embedding(32, 16), nn.LayerNorm(16), nn.Linear(16, 16), nn.Softmax(-1))

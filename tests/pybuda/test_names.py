@@ -23,10 +23,12 @@ from torch_loom.pybuda.run.api import get_checkpoint_queue
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_every_name_is_there_and_has_a_test() -> None:
     assert parity.problems(ROOT) == []
 
 
+@pytest.mark.long
 def test_the_page_is_up_to_date() -> None:
     assert (ROOT / parity.FILE).read_text(encoding="utf-8") == parity.document(ROOT), "run `make docs`"
 

@@ -145,6 +145,7 @@ def test_pybuda_compile_verifies_in_pytorchs_numbers() -> None:
         verify_device(tt0, [x], near)
 
 
+@pytest.mark.long
 def test_compile_torch_is_a_backend_of_torch_compile() -> None:
     model, x = torch.nn.Linear(4, 4).to("loom"), torch.rand(2, 4, device="loom")
     assert torch.equal(torch.compile(model, backend=pybuda.compile_torch)(x), model(x))

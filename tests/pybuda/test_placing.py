@@ -56,6 +56,7 @@ def ops(netlist: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_ops_have_the_names_of_the_program(tmp_path: Path) -> None:
     netlist = planned(tmp_path)
     assert list(ops(netlist)) == ["floor_ground", "floor_upper"]
@@ -63,6 +64,7 @@ def test_ops_have_the_names_of_the_program(tmp_path: Path) -> None:
     assert not (tmp_path / "tt0" / "perf_trace.json").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "grids"),
     [

@@ -185,6 +185,7 @@ def _run(module: pybuda.Module, *given: torch.Tensor, **device: Any) -> torch.Te
     return value
 
 
+@pytest.mark.long
 def test_cpu_fallback_ops() -> None:
     """What the host computes is not rounded."""
     layer, x = nn.Softmax(-1), torch.randn(2, SIZE)
@@ -335,6 +336,7 @@ def test_dram_queue_placements(tmp_path: Path) -> None:
     assert compiled(device, [torch.rand(2, SIZE)]).plan["queues"] != queues
 
 
+@pytest.mark.long
 def test_backend_runtime_params_path(tmp_path: Path) -> None:
     path = tmp_path / "parameters.yaml"
     pybuda.set_configuration_options(backend_runtime_params_path=str(path), store_backend_db_to_yaml=True)
@@ -342,6 +344,7 @@ def test_backend_runtime_params_path(tmp_path: Path) -> None:
     assert path.exists()
 
 
+@pytest.mark.long
 def test_store_backend_db_to_yaml(tmp_path: Path) -> None:
     test_backend_runtime_params_path(tmp_path)
 
@@ -353,6 +356,7 @@ def test_backend_cluster_descriptor_path(tmp_path: Path) -> None:
         compiled(pybuda.TTDevice("tt0", module=Projection("p"), **SILICON), [torch.rand(2, SIZE)])
 
 
+@pytest.mark.long
 def test_a_harvesting_mask_may_be_every_chips() -> None:
     device = pybuda.TTDevice("tt0", module=Projection("p"), **SILICON)
     _get_global_compiler_config().harvesting_mask = 0b110

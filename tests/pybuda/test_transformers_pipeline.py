@@ -132,6 +132,7 @@ def _speech_tokenizer() -> Any:
     return transformers.WhisperTokenizerFast(tokenizer_object=bytewise)
 
 
+@pytest.mark.long
 def test_speech_becomes_the_text_that_it_becomes_on_the_host() -> None:
     def text(make: Callable[..., Any]) -> str:
         torch.manual_seed(0)
@@ -155,6 +156,7 @@ def test_speech_becomes_the_text_that_it_becomes_on_the_host() -> None:
     assert text(pipeline) == expected
 
 
+@pytest.mark.long
 def test_keys_and_values_stay_on_the_device() -> None:
     model = _model("GPT2")
     wrapper = NLPPipelineWrapper(model, use_cache=True)

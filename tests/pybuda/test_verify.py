@@ -110,6 +110,7 @@ class Doubled(pybuda.PyBudaModule):
         return pybuda.op.Add("twice", x, x)
 
 
+@pytest.mark.long
 def test_passes_are_those_of_the_device() -> None:
     """For its chip and under the program's options: from the pass that rounds on, values are rounded."""
     pybuda.set_configuration_options(default_df_override=pybuda.DataFormat.Bfp4_b)
@@ -235,6 +236,7 @@ def test_a_wrong_gradient_is_found_and_named() -> None:
     verify_module(module, [(4, SIZE)], config)
 
 
+@pytest.mark.long
 def test_a_wrong_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(graph: torch.fx.GraphModule, context: passes.Context) -> torch.fx.GraphModule:
         [output] = graph.graph.find_nodes(op="output")
@@ -250,6 +252,7 @@ def test_a_wrong_pass_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         verify_module(Echo("m"), SHAPES, VerifyConfig(verify_all=True))
 
 
+@pytest.mark.long
 def test_a_pipeline_is_verified_device_by_device() -> None:
     modules = [Echo("e"), pybuda.PyTorchModule("b", Blend()), pybuda.PyTorchModule("r", nn.ReLU())]
     done = verify_module_pipeline(

@@ -21,6 +21,7 @@ def test_torch_save(fork_python: PythonRunner, tmp_path: Path, written: str, nam
     fork_python(PROGRAMS / "read.py", ENV[name], given=(name, str(tmp_path), written))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("written", "name"), [("rbln", "loom"), ("loom", "rbln")])
 def test_safetensors(fork_python: PythonRunner, tmp_path: Path, written: str, name: str) -> None:
     fork_python(PROGRAMS / "write_safetensors.py", ENV[written], given=(written, str(tmp_path)))

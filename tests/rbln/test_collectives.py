@@ -19,6 +19,7 @@ def test_two_ranks(run_python: PythonRunner, tmp_path: Path, is_async: str) -> N
     run_python(PROGRAMS / "collectives.py", env, given=str(tmp_path / "store"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_async", ["0", "1"])
 def test_one_rank(warm_python: PythonRunner, tmp_path: Path, is_async: str) -> None:
     env = {**NAME, "TORCH_RBLN_C10D_ASYNC": is_async}

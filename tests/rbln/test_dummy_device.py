@@ -30,6 +30,7 @@ def test_compile_only_writes_a_program(
     assert first == second  # the same graph is the same file
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("value", "map_or_size", "devices"),
     [
@@ -45,10 +46,12 @@ def test_how_many_there_are(
     fork_python(PROGRAMS / "dummy_counts.py", env, given=devices)
 
 
+@pytest.mark.long
 def test_no_is_no(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "dummy_counts.py", {**NAME, "RBLN_DUMMY_DEVICE": "off"}, given=0)
 
 
+@pytest.mark.long
 def test_a_number_is_no_boolean(fork_python: PythonRunner) -> None:
     fork_python(
         PROGRAMS.parent / "under_the_name" / "settings_that_cannot_be.py",

@@ -12,6 +12,7 @@ from tests.rbln.vendor import EAGER, NAME
 PROGRAMS = Path(__file__).parent / "programs" / "release_012"
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.rbln.explain", "torch.rbln.profile", "torch.rbln.RBLNProfile")
 @pytest.mark.exercises(
     "torch.rbln.RBLNExplain", "torch.rbln.RBLNExplain.start", "torch.rbln.RBLNExplain.stop"
@@ -30,5 +31,6 @@ def test_the_first_call_and_a_later_one(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain_steady.py", NAME)
 
 
+@pytest.mark.long
 def test_tensors_that_wait_on_the_host(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain_lazy.py", NAME)

@@ -12,6 +12,7 @@ from tests.rbln.vendor import NAME
 PROGRAMS = Path(__file__).parent / "programs" / "release_012"
 
 
+@pytest.mark.long
 @pytest.mark.exercises("torch.rbln.offload", "torch.rbln.release_offload_temp_storage")
 def test_what_waits_is_in_files(warm_python: PythonRunner, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "folder"
@@ -19,10 +20,12 @@ def test_what_waits_is_in_files(warm_python: PythonRunner, tmp_path: Path) -> No
     assert list(folder.iterdir()) == []  # the interpreter has removed the rest
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "offload_cannot.py", {**NAME, "RBLN_OFFLOAD_DIR": "/proc/nothing"})
 
 
+@pytest.mark.long
 def test_what_a_killed_process_left_is_removed(fork_python: PythonRunner, tmp_path: Path) -> None:
     """By the next process that offloads; what a living one has, and what others have there, stays."""
     given = str(tmp_path), str(PROGRAMS / "offload_kept.py")

@@ -68,6 +68,7 @@ def test_diagnostics_tell_what_is_wrong(fork_python: PythonRunner) -> None:
     assert "A setting cannot be used: TORCH_LOOM_MEMORY='much'" in done.stdout
 
 
+@pytest.mark.long
 def test_eager_malloc_is_read_at_the_first_tensor(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "eager_malloc_is_read_at_the_first_tensor.py", NAME)
     fork_python(PROGRAMS / "eager_malloc_is_read_at_the_first_tensor_2.py", NAME)
@@ -77,15 +78,18 @@ def test_the_vendors_package_is_not_found_under_another_name(fork_python: Python
     fork_python(PROGRAMS / "the_vendors_package_is_not_found_under_another_name.py")
 
 
+@pytest.mark.long
 def test_a_real_package_of_that_name_wins(fork_python: PythonRunner, tmp_path: Path) -> None:
     (tmp_path / "torch_rbln.py").write_text("WHOSE = 'the vendor'\n")
     fork_python(PROGRAMS / "a_real_package_of_that_name_wins.py", NAME, given=str(tmp_path))
 
 
+@pytest.mark.long
 def test_no_npu(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "no_npu.py", {**NAME, "RBLN_DEVICES": ""})
 
 
+@pytest.mark.long
 def test_npus_in_groups(fork_python: PythonRunner) -> None:
     done = fork_python(PROGRAMS / "npus_in_groups.py", {**NPUS, "RBLN_NPUS_PER_DEVICE": "4"})
     assert done.stdout.splitlines() == [
@@ -100,6 +104,7 @@ def test_npus_in_groups(fork_python: PythonRunner) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
     done = fork_python(
         PROGRAMS / "a_map_of_visible_npus_wins.py",
@@ -117,6 +122,7 @@ def test_a_map_of_visible_npus_wins(fork_python: PythonRunner) -> None:
     ]
 
 
+@pytest.mark.long
 def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: PythonRunner) -> None:
     done = fork_python(
         PROGRAMS / "groups_of_different_sizes_have_the_memory_of_their_npus.py",
@@ -129,6 +135,7 @@ def test_groups_of_different_sizes_have_the_memory_of_their_npus(fork_python: Py
     ]
 
 
+@pytest.mark.long
 def test_npus_of_a_list_of_memories(fork_python: PythonRunner) -> None:
     fork_python(
         PROGRAMS / "npus_of_a_list_of_memories.py",

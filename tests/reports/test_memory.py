@@ -29,6 +29,7 @@ def test_workspace_of_each_stream(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "workspace_of_each_stream.py", {"TORCH_LOOM_CHIP": "h100"})
 
 
+@pytest.mark.long
 @pytest.mark.report("pytorch/pytorch#74443", "memory after forward and backward of two layers, in bytes")
 def test_forward_and_backward(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "forward_and_backward.py")
@@ -118,6 +119,7 @@ def test_checkpoints_save_memory(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "checkpoints_save_memory.py")
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "NVIDIA-NeMo/Megatron-Bridge#3487", "a snapshot has traces only where a history was recorded"
 )
@@ -138,6 +140,7 @@ def test_freed_memory_stays_reserved(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "freed_memory_stays_reserved.py")
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "ROCm/legacy-rocm-build#6603", "one retry in 130 cycles of a fragmenting loop, and contents stay"
 )

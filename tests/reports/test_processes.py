@@ -15,6 +15,7 @@ from tests.forking import environment
 PROGRAMS = Path(__file__).parent / "programs" / "processes"
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "pytorch/pytorch#83973", "a child forked after `device_count` may use CUDA, after a tensor it may not"
 )
@@ -79,6 +80,7 @@ def test_a_producer_that_has_ended(tmp_path: Path) -> None:
     run_file(tmp_path, PROGRAMS / "a_producer_that_has_ended.py")
 
 
+@pytest.mark.long
 @pytest.mark.report(
     "computationalmedia/semstyle#3", "a checkpoint of `cuda:1` is loaded where one device is visible"
 )

@@ -35,6 +35,7 @@ def test_device_tensors_have_the_functions_of_cpu_tensors() -> None:
         assert torch.equal(on_device.cpu(), function(x))
 
 
+@pytest.mark.long
 @pytest.mark.seed(2, "is_available", "is_initialized", "init", "device_count", "set_device")
 @pytest.mark.seed(3, "package/2", "init/1", "init/2", "init/3", "get_rng_state/3", "set_device/3")
 @pytest.mark.exercises(

@@ -43,6 +43,7 @@ def test_nothing_of_torch_rbln_is_wrong(tests: list[MarkedTest]) -> None:
     assert rbln.problems(tests) == []
 
 
+@pytest.mark.long
 def test_the_page_is_up_to_date() -> None:
     written = (ROOT / report.FILE).read_text(encoding="utf-8")
     assert written == report.document(ROOT), "run `make docs`"

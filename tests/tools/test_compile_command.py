@@ -97,6 +97,7 @@ def test_a_short_interval_is_told_in_its_unit_and_the_default_chip_is_that_of_pl
         assert f"{text}{cli.DEFAULT_CHIP}" in " ".join(shown.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "chips"),
     [
@@ -122,6 +123,7 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
+@pytest.mark.long
 def test_run_image_names_what_the_image_takes(script: Path, tmp_path: Path) -> None:
     image, x = tmp_path / "net.loom", tmp_path / "x.st"
     assert loom("compile", script, "--chip", "grayskull", "--out", image).exit_code == 0

@@ -26,6 +26,7 @@ def test_generated_files_and_those_of_tests_are_left_out() -> None:
     assert not any("/generated/" in name or name.startswith(("csrc/testing/", "tests/")) for name in found)
 
 
+@pytest.mark.long
 def test_every_file_counts_in_its_room() -> None:
     by_room, whole = rooms(WORKING_TREE, depth=2), rooms(WORKING_TREE, depth=1)
     assert sum(by_room.values()) == sum(whole.values())

@@ -53,6 +53,7 @@ def test_each_launch_mode_draws_the_same(fork_cuda: PythonRunner, launch: str) -
     assert fork_cuda(program, env).stdout == fork_cuda(program).stdout
 
 
+@pytest.mark.long
 def test_a_dry_run_moves_the_offset_as_far(fork_cuda: PythonRunner) -> None:
     dry = fork_cuda(PROGRAMS / "offsets.py", {"TORCH_LOOM_DRIVER": "null"}).stdout
     assert dry == fork_cuda(PROGRAMS / "offsets.py").stdout

@@ -59,6 +59,7 @@ def test_results_of_grouped_products_have_the_kernels_rows() -> None:
             assert (planned.shape, planned.stride()) == (real.shape, real.stride())
 
 
+@pytest.mark.long
 def test_grouped_products_refuse_what_kernels_refuse() -> None:
     left, right = torch.ones(4, 8, device=DEVICE), torch.ones(2, 8, 6, device=DEVICE)
     calls = (

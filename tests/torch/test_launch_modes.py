@@ -73,5 +73,6 @@ def test_a_process_may_end_with_work_pending(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 def test_a_fork_with_work_pending(fork_loom: PythonRunner) -> None:
     fork_loom(PROGRAMS / "a_fork_with_work_pending.py")

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 MIRROR = {"TORCH_LOOM_DRIVER": str(ROOT / "build/temp/libloom_mirror.so"), "TORCH_LOOM_MEMORY": "1GiB"}
 
 
+@pytest.mark.long
 def test_a_program_trains_as_on_the_cpu(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "a_program_trains_as_on_the_cpu.py", MIRROR)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NULL = {"TORCH_LOOM_DRIVER": "null", "TORCH_LOOM_MEMORY": "80GiB"}
 
 
+@pytest.mark.long
 def test_a_program_runs_to_its_end(warm_python: PythonRunner) -> None:
     done = warm_python(PROGRAMS / "a_program_runs_to_its_end.py", NULL)
     assert done.stderr == ""

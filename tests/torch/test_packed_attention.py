@@ -187,6 +187,7 @@ def test_what_sizes_and_dtypes_tell_is_refused_at_the_call() -> None:
         varlen_attn_out(query.new_empty(3, *query.shape), *[query] * 3, cumulative, cumulative, 4, 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("used", "table", "words"),
     [

@@ -110,6 +110,7 @@ def test_what_does_not_fit_is_refused() -> None:
             torch.ops.aten._fused_rms_norm_backward(x, x, [8], rstd, None, [True, True])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chip", ["atom", "grayskull"])
 def test_a_chip_without_the_kernel_runs_its_parts(chip: str, fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "a_chip_without_the_kernel_runs_its_parts.py", {"TORCH_LOOM_CHIP": chip})

@@ -93,6 +93,7 @@ def test_a_stream_goes_on_when_what_it_waits_for_has_run() -> None:
     assert torch.loom.clock() == seconds_of_device()
 
 
+@pytest.mark.long
 def test_pinned_copies_leave_the_host_free_and_take_turns() -> None:
     size = 1 << 24
     pinned, pageable = torch.ones(size, pin_memory=True), torch.ones(size)
@@ -120,6 +121,7 @@ def test_pinned_copies_leave_the_host_free_and_take_turns() -> None:
     assert seconds_of_device() - before >= 2 * 0.98 * whole
 
 
+@pytest.mark.long
 def test_an_op_costs_what_the_model_says_for_its_shapes() -> None:
     def took(count: int) -> float:
         x = torch.ones(count, count, device="loom")

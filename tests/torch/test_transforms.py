@@ -133,6 +133,7 @@ def test_compile_aot_eager_trains() -> None:
     torch.testing.assert_close([p.grad for p in module.parameters()], expected)
 
 
+@pytest.mark.long
 def test_compile_aot_eager_of_writes_and_views() -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         x[1:].mul_(2)

@@ -58,6 +58,7 @@ def test_the_key_has_the_sources_and_the_extension(tmp_path: Path, monkeypatch: 
     assert len(found) == 2 + len(cache_key._FOLDERS)
 
 
+@pytest.mark.long
 def test_inductor_asks_for_it() -> None:
     importlib.import_module("torch._inductor.compile_fx")
     from torch._inductor.codegen.common import get_custom_backend_pass_for_device

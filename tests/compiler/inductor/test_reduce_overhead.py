@@ -41,6 +41,7 @@ def calls_of(function: Callable[..., Sequence[Any]]) -> tuple[Callable[[list[Any
     return boxed, runs
 
 
+@pytest.mark.long
 def test_a_graph_for_each_size_and_none_where_the_setting_says_so() -> None:
     from torch._inductor import config
 

@@ -167,6 +167,7 @@ def test_a_damaged_file_is_refused(cut: int, tmp_path: Path) -> None:
         load_onnx(tmp_path / "none.onnx")
 
 
+@pytest.mark.long
 def test_damage_anywhere_is_an_error_of_ours() -> None:
     whole = parsed(
         "z = Gemm <transB = 1> (x, w, b) y = Relu (z)",
@@ -275,6 +276,7 @@ def test_functions_that_grow_are_refused_before_they_are_inlined() -> None:
                 load_onnx(model)
 
 
+@pytest.mark.long
 def test_more_graphs_than_are_read() -> None:
     branch = parsed("y = Relu (x)").graph
     del branch.input[:]

@@ -203,6 +203,7 @@ def test_threads_that_never_meet_are_told() -> None:
     assert y.sum().item() == 0
 
 
+@pytest.mark.long
 def test_a_capture_keeps_the_kernel() -> None:
     x, y = torch.ones(2, 64, device="loom"), torch.zeros(2, device="loom")
     sums = kernel("row_sums")

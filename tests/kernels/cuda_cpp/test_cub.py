@@ -20,6 +20,7 @@ def kernel(name: str) -> Callable[..., Any]:
     return loom._compile_kernel(SOURCE, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", [256, 300])
 def test_selective_scan(length: int) -> None:
     torch.manual_seed(0)

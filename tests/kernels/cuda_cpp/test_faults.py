@@ -79,6 +79,7 @@ def test_accesses_out_of_bounds(name: str, size: int, grid: tuple[int], n: int, 
     assert error.value.error_code == 700
 
 
+@pytest.mark.long
 def test_an_overrun_into_a_live_tensor_is_found() -> None:
     x, *blocks = (torch.ones(128, device="loom") for _ in range(200))
     by_address = {block.data_ptr(): block for block in blocks}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from scipy import stats
 
 import torch_loom.device as loom
 
@@ -53,6 +52,8 @@ def test_skipping_ahead_is_walking() -> None:
 @pytest.mark.parametrize("state", ["curandState", "curandStatePhilox4_32_10_t"])
 @pytest.mark.parametrize("mean", [3.5, 150.0, 5000.0])
 def test_distributions(state: str, mean: float) -> None:
+    from scipy import stats  # takes seconds to import
+
     out = torch.zeros(64 * 40, 7, dtype=torch.float64, device="loom")
     kernel(f"distributions<{state}>")((2,), (32,), (out, 40, mean))
     columns = out.cpu().T

@@ -50,6 +50,7 @@ def _run(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_builds_find_the_toolkit_first() -> None:
     """By its name, as by the variables that makefiles read, whatever other toolkit there is."""
     done = subprocess.run(
@@ -79,6 +80,7 @@ def test_cmake_finds_the_compiler_and_links_a_program(tmp_path: Path) -> None:
     assert (done.stdout.split(": ")[1].split(" ")[0], done.returncode) == (str(sum(parts) + 5), 7), done
 
 
+@pytest.mark.long
 def test_libraries_and_files_of_options(tmp_path: Path) -> None:
     source, archive = tmp_path / "kernel.cpp", tmp_path / "libkernel.a"
     source.write_text("__global__ void k(int* x) { *x = 1; }\nvoid go(int* x) { k<<<1, 1>>>(x); }\n")
