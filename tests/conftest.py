@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
 _PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom", "fork_cuda"}
-# What first use of a device imports, and what the first optimizer does, which takes two seconds.
-_IMPORTED_LATE = ("torch_loom.chips.estimator", "torch._dynamo")
+# What first use of a device imports, what the first optimizer does, and what the first compiled module does.
+_IMPORTED_LATE = ("torch_loom.chips.estimator", "torch._dynamo", "torch._inductor.compile_fx")
 _NUM_MODULES = pytest.StashKey[int]()  # that were imported when objects were last frozen
 
 

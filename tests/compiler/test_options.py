@@ -243,6 +243,9 @@ def amp_level(tmp_path: Path) -> None:
     assert formats == {"Bfp8_b", "Float16_b"} | {"Float32"} & formats
     assert not torch.equal(numbers(made(amp_level=2)), numbers(made()))
     assert ops(made(amp_level=1)) == ops(made())  # it is for optimizers
+    # Of the family of the default, since no op takes both.
+    short = {op["format"] for op in ops(made(amp_level=2, default_df_override="Float16")).values()}
+    assert short == {"Bfp8", "Float16"}
 
 
 @effect

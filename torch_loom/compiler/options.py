@@ -136,7 +136,9 @@ class Options:
         _flag, "softmax subtracts the maximum first; without, numbers are not eager's", True
     )
     amp_level: int = _option(
-        _level(0, 2), "1: optimizer ops in Float32, HiFi4; 2: also mixed block floats (Mixed_B)", 0
+        _level(0, 2),
+        "1: optimizer ops in Float32, HiFi4; 2: also mixed block floats, of the family of the default format",
+        0,
     )
     harvested_rows: tuple[tuple[int, ...], ...] = _option(_rows, "rows of the grid that are not used", ())
     store_backend_db_to_yaml: bool = _option(

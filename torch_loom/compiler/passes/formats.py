@@ -23,7 +23,7 @@ from torch_loom.compiler.ir import (
 )
 from torch_loom.compiler.passes.runner import Context
 from torch_loom.errors import CompilerOptionError
-from torch_loom.numerics import DataFormat, MathFidelity, default_accumulate
+from torch_loom.numerics import DataFormat, ExponentFamily, MathFidelity, default_accumulate
 from torch_loom.numerics._ops import NONE, WHOLE
 from torch_loom.numerics.emulation.operands import within_range
 from torch_loom.numerics.emulation.precision import Precision
@@ -120,12 +120,15 @@ def _has_float(value: Any) -> bool:
 def _apply_amp(own: Any, kind: str, level: int) -> None:
     if own.role == "optimizer" and level >= 1:
         own.format, own.fidelity = "Float32", "HiFi4"
-    elif level == 2:
-        # The reference's Mixed_B.
-        if kind in _PRODUCTS:
-            own.format, own.accumulate, own.fidelity = "Bfp8_b", "Float16_b", "HiFi2"
-        elif kind in _WIDE:
-            own.format = "Float16_b"
+    elif level == 2 and kind in (*_PRODUCTS, *_WIDE):
+        # The reference's Mixed_A or Mixed_B, by the family of the format that ops have otherwise.
+        is_a = DataFormat[own.format].exponent_family is ExponentFamily.A
+        block, wide = ("Bfp8", "Float16") if is_a else ("Bfp8_b", "Float16_b")
+        if kind in _WIDE:
+            own.format = wide
+        else:
+            own.format, own.accumulate = block, wide
+            own.fidelity = own.fidelity if is_a else "HiFi2"
 
 
 def _accumulate(name: str) -> str:
