@@ -214,6 +214,11 @@ extern "C" const char* driver() {
   DRIVER(cuGetErrorName(CUDA_ERROR_INVALID_VALUE, &text));
   if (strcmp(text, "CUDA_ERROR_INVALID_VALUE") != 0) return text;
   CUcontext context = nullptr, current = nullptr;
+  CUexecAffinityParam some = {CU_EXEC_AFFINITY_TYPE_SM_COUNT, {{4}}};
+  CUctxCreateParams params = {&some, 1, nullptr};
+  if (cuCtxCreate(&context, &params, 0, device) != CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY) return "affinity";
+  DRIVER(cuCtxCreate(&context, NULL, 0, device));
+  DRIVER(cuCtxDestroy(context));
   DRIVER(cuCtxCreate(&context, 0, device));
   DRIVER(cuCtxGetCurrent(&current));
   if (current != context) return "context";

@@ -30,6 +30,7 @@ typedef struct CUevent_st* CUevent;
   X(CUDA_ERROR_INVALID_DEVICE, 101) \
   X(CUDA_ERROR_INVALID_IMAGE, 200) \
   X(CUDA_ERROR_INVALID_CONTEXT, 201) \
+  X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224) \
   X(CUDA_ERROR_INVALID_HANDLE, 400) \
   X(CUDA_ERROR_NOT_FOUND, 500) \
   X(CUDA_ERROR_NOT_READY, 600) \
@@ -48,6 +49,24 @@ typedef enum CUdevice_attribute_enum {
   LOOM_CUDA_DEVICE_ATTRIBUTES(LOOM_CUDA_ATTRIBUTE)
 #undef LOOM_CUDA_ATTRIBUTE
 } CUdevice_attribute;
+typedef enum CUexecAffinityType_enum {
+  CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0,
+  CU_EXEC_AFFINITY_TYPE_MAX
+} CUexecAffinityType;
+typedef struct CUexecAffinitySmCount_st {
+  unsigned int val;
+} CUexecAffinitySmCount;
+typedef struct CUexecAffinityParam_st {
+  CUexecAffinityType type;
+  union {
+    CUexecAffinitySmCount smCount;
+  } param;
+} CUexecAffinityParam;
+typedef struct CUctxCreateParams_st {
+  CUexecAffinityParam* execAffinityParams;
+  int numExecAffinityParams;
+  struct CUctxCigParam_st* cigParams;
+} CUctxCreateParams;
 typedef enum CUcomputemode_enum {
   CU_COMPUTEMODE_DEFAULT = 0,
   CU_COMPUTEMODE_PROHIBITED = 2,
@@ -202,7 +221,11 @@ static inline CUresult cuCtxCreate(CUcontext* context, unsigned, CUdevice device
   const CUresult result = cuDevicePrimaryCtxRetain(context, device);
   return result == CUDA_SUCCESS ? cuCtxPushCurrent(*context) : result;
 }
-static inline CUresult cuCtxCreate(CUcontext* context, void*, unsigned flags, CUdevice device) {
+static inline CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams* params, unsigned flags,
+                                   CUdevice device) {
+  // A context of some multiprocessors is MPS's, one that is shared with graphics Windows'.
+  if (params != nullptr && params->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (params != nullptr && params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return cuCtxCreate(context, flags, device);
 }
 static inline CUresult cuCtxPopCurrent(CUcontext* context) {
