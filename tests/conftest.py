@@ -42,14 +42,15 @@ logging.getLogger("torch.__trace").propagate = True
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Run the whole suite in two processes more than there are cores, up to four, a part of it in this one.
+    """Run the whole suite in as many processes as there are cores, up to four, a part of it in this one.
 
-    Tests that wait for processes, timeouts and pipelines leave a core idle.
+    With the long tests in two more: those that wait for processes, timeouts and pipelines leave a core idle.
     """
     if any(argument.startswith(("-n", "--numprocesses")) for argument in config.invocation_params.args):
         return None  # somebody wants what auto means elsewhere
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
-    return min(4, len(os.sched_getaffinity(0)) + 2) if is_whole else 0
+    num_waiting = 0 if "not long" in config.option.markexpr else 2
+    return min(4, len(os.sched_getaffinity(0)) + num_waiting) if is_whole else 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]:
-    """Run pytest's default selection with these arguments; return the modules with tests that skipped.
+    """Run pytest with these arguments; return the modules with tests that skipped.
 
-    Tests of programs in processes of their own are left out: these settings do not reach them.
+    Slow tests are left out, and those of programs in processes of their own, which the settings do not reach.
 
     Args:
         folder: where the report is written.
@@ -28,7 +28,7 @@ def run_suite(folder: Path, env: Mapping[str, str], *arguments: str) -> set[str]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
-            *("--in-this-process", f"--junit-xml={report}", *arguments),
+            *("-m", "not slow and not conformance", "--in-this-process", f"--junit-xml={report}", *arguments),
         ],
         env={**os.environ, **env},
         cwd=ROOT,

@@ -48,8 +48,11 @@ def on(*tensors: torch.Tensor) -> list[torch.Tensor]:
 
 @pytest.mark.long
 @pytest.mark.exercises("torch.cuda.jiterator._create_jit_fn")
-def test_broadcasting_strides_and_keywords(cache: Path) -> None:
-    axpy = _create_jit_fn(AXPY, alpha=1.0)
+def test_broadcasting_strides_and_keywords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A folder and a kernel of its own: what a process has loaded is not compiled again.
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TORCH_LOOM_KERNEL_CACHE", str(cache))
+    axpy = _create_jit_fn(AXPY.replace("axpy", "broadcast"), alpha=1.0)
     x, y = torch.randn(3, 4, 5), torch.randn(4, 1)
     a, b = on(x, y)
     assert torch.equal(axpy(a, b).cpu(), x + y)
