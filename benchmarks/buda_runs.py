@@ -27,6 +27,7 @@ if __package__ in (None, ""):
 
 from benchmarks._figures import Figure, Subject, Target
 
+MODELS = ("BERT-base", "ViT-base", "ResNet-50")
 TURNS = 7
 STARTS = 5
 
@@ -124,11 +125,11 @@ SUBJECT = Subject(
     {
         **{
             name: Target(1.3, "x", f"{name}, one sample, Float16_b, over the module on the CPU in float32")
-            for name in ("BERT-base", "ViT-base", "ResNet-50")
+            for name in MODELS
         },
         **{
             f"{name}, {figure}": Target(limit, "x", f"{name}, {what}")
-            for name in ("BERT-base", "ViT-base", "ResNet-50")
+            for name in MODELS
             for figure, (limit, what) in STARTED.items()
         },
     },

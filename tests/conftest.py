@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tests.gate import Gate
 
 PythonRunner = Callable[..., "subprocess.CompletedProcess[str]"]
+Serving = Callable[..., "AbstractContextManager[ForkServer]"]
 _PROCESSES = {"run_python", "warm_python", "fork_python", "fork_loom", "fork_cuda"}
 # What first use of a device imports, what the first optimizer does, and what the first compiled module does.
 _IMPORTED_LATE = ("torch_loom.chips.estimator", "torch._dynamo", "torch._inductor.compile_fx")
@@ -121,11 +122,10 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None)
     item.funcargs.clear()
     if _device_memory():
         _free_device_memory()
-    if _device_memory():
+    if is_thawed := bool(_device_memory()):
         gc.unfreeze()  # what was frozen, and is part of a circle
         _free_device_memory()
-        _collect_and_freeze(item.config)
-    if len(sys.modules) >= item.config.stash[_NUM_MODULES] + 100:
+    if is_thawed or len(sys.modules) >= item.config.stash[_NUM_MODULES] + 100:
         _collect_and_freeze(item.config)
     if left := _device_memory():
         pytest.fail(f"{item.path} leaves these bytes on devices: {left}", pytrace=False)
@@ -193,13 +193,13 @@ def run_python(tmp_path_factory: pytest.TempPathFactory) -> PythonRunner:
 
 
 @pytest.fixture(scope="session")
-def _serving(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Callable[..., AbstractContextManager[ForkServer]]:
+def _serving(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Serving:
     """``_serving(kind, *modules)``: workers of xdist share the interpreter of a kind."""
     session = getattr(request.config, "workerinput", {}).get("testrunuid", os.getpid())
 
-    def serving(kind: str, *modules: str, env: Mapping[str, str] | None = None) -> Any:
+    def serving(
+        kind: str, *modules: str, env: Mapping[str, str] | None = None
+    ) -> AbstractContextManager[ForkServer]:
         name = f"torch-loom-tests-{session}-{kind}"
         return forking.serving(name, tmp_path_factory.mktemp(kind), *modules, env=env)
 
@@ -207,7 +207,7 @@ def _serving(
 
 
 @pytest.fixture(scope="session")
-def _torch_server(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[ForkServer]:
+def _torch_server(_serving: Serving) -> Iterator[ForkServer]:
     with _serving("fork", "torch") as server:
         yield server
 
@@ -233,7 +233,7 @@ def fork_python(_torch_server: ForkServer) -> PythonRunner:
 
 
 @pytest.fixture(scope="session")
-def fork_loom(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[PythonRunner]:
+def fork_loom(_serving: Serving) -> Iterator[PythonRunner]:
     """Like ``fork_python``, and ``torch_loom`` is imported already, under its own name.
 
     Settings are read at first use, after the import.
@@ -243,7 +243,7 @@ def fork_loom(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> It
 
 
 @pytest.fixture(scope="session")
-def fork_cuda(_serving: Callable[..., AbstractContextManager[ForkServer]]) -> Iterator[PythonRunner]:
+def fork_cuda(_serving: Serving) -> Iterator[PythonRunner]:
     """Like ``fork_loom``, with the devices under the name cuda."""
     name = {"TORCH_LOOM_DEVICE_NAME": "cuda"}
     with _serving("fork_cuda", "torch", "torch_loom", *_IMPORTED_LATE, env=name) as server:

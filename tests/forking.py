@@ -17,7 +17,6 @@ from typing import TextIO
 import pytest
 
 _SERVER = "from tests import fork_server; fork_server.main()"
-_MOST_STARTS = 3
 ROOT = Path(__file__).parents[1]
 
 
@@ -110,16 +109,16 @@ def serving(
             no device by itself.
         env: settings of the interpreter, which its children inherit.
     """
-    num_starts = 0
     with ExitStack() as stack:
-        while num_starts < _MOST_STARTS:
-            if listening := _listening(name):
-                num_starts += 1
+        while True:
+            listening = _listening(name)
+            if listening:
                 stack.enter_context(_started(listening, modules, env or {}))
             if stream := _connected(name):
                 yield ForkServer(stack.enter_context(stream), folder)
                 return
-        pytest.fail(f"the interpreter that imports {modules} ends at once", pytrace=False)
+            if listening:
+                pytest.fail(f"the interpreter that imports {modules} ends at once", pytrace=False)
 
 
 def _connected(name: str) -> TextIO | None:

@@ -128,7 +128,8 @@ def _apply_amp(own: Any, kind: str, level: int) -> None:
             own.format = wide
         else:
             own.format, own.accumulate = block, wide
-            own.fidelity = own.fidelity if is_a else "HiFi2"
+            if not is_a:
+                own.fidelity = "HiFi2"
 
 
 def _accumulate(name: str) -> str:
