@@ -82,7 +82,6 @@ def test_no_devices_is_said_in_torch_cudas_words(fork_python: PythonRunner) -> N
     )
 
 
-@pytest.mark.long
 def test_loom_run_refuses_bad_values(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "torch_loom.tools.cli", "run", "--devices", "many", "x.py"],

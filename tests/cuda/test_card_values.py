@@ -56,7 +56,6 @@ def test_a_card_with_other_cores_adds_in_another_order(warm_python: PythonRunner
     assert all(name.startswith(sums) for name in differ)
 
 
-@pytest.mark.long
 def test_each_device_adds_in_its_order(warm_python: PythonRunner) -> None:
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h200,t4", "TORCH_LOOM_DEVICES": "2"}
     warm_python(PROGRAMS / "each_device_adds_in_its_order.py", env)

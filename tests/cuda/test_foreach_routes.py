@@ -53,6 +53,5 @@ def test_other_chips_take_every_list_at_once(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "other_chips_take_every_list_at_once.py", NAME | {"TORCH_LOOM_CHIP": "loom1"})
 
 
-@pytest.mark.long
 def test_numbers_in_a_tensor_are_the_hosts(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "numbers_in_a_tensor_are_the_hosts.py", NAME)

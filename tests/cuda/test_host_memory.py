@@ -30,7 +30,6 @@ def test_what_is_cached_makes_room(run_python: PythonRunner) -> None:
     run_python(PROGRAMS / "cached_blocks.py", {"TORCH_LOOM_HOST_MEMORY": "2000MiB"})
 
 
-@pytest.mark.long
 def test_a_context_takes_none(warm_python: PythonRunner) -> None:
     warm_python(
         PROGRAMS / "a_context_takes_none.py",

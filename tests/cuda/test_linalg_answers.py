@@ -13,7 +13,6 @@ PROGRAMS = Path(__file__).parent / "programs" / "linalg_answers"
 NAME = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_MEMORY": "2GiB"}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stream", ["default", "side"])
 def test_errors_are_raised_at_the_call(fork_python: PythonRunner, stream: str) -> None:
     """The host looks at what a solver says of its values, on every stream."""

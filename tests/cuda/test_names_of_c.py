@@ -29,7 +29,6 @@ def test_every_name_is_there(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "every_name_is_there.py", NAME, given=set(LEFT_OUT))
 
 
-@pytest.mark.long
 def test_questions_without_arguments_are_answered(fork_python: PythonRunner) -> None:
     """By what the stubs say that they return, or by one sentence that says what the name stands for."""
     fork_python(

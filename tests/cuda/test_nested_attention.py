@@ -28,7 +28,6 @@ def test_a_batch_of_one_and_one_head_stand_for_all(warm_python: PythonRunner) ->
     warm_python(PROGRAMS / "a_batch_of_one_and_one_head_stand_for_all.py", env=NAME)
 
 
-@pytest.mark.long
 def test_the_choice_is_cudas(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "the_choice_is_cudas.py", env=NAME)
 

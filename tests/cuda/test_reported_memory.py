@@ -20,7 +20,6 @@ def test_memory_of_a_step(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "memory_of_a_step.py", NAME)
 
 
-@pytest.mark.long
 def test_memory_of_streams_that_nobody_uses_again(warm_python: PythonRunner) -> None:
     """vllm-project/vllm#52950: each call allocates on new streams, until the pool of 32 comes round."""
     warm_python(PROGRAMS / "memory_of_streams_that_nobody_uses_again.py", NAME)

@@ -18,7 +18,6 @@ def test_products_of_each_layout(fork_python: PythonRunner) -> None:
     )
 
 
-@pytest.mark.long
 def test_what_cuda_refuses(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "what_cuda_refuses.py", {"TORCH_LOOM_DEVICE_NAME": "cuda"}, is_autoloading=True)
 

@@ -32,6 +32,5 @@ def test_cutlass_is_refused_by_later_cards(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "cutlass_is_refused_by_later_cards.py", environment("h200"), is_autoloading=True)
 
 
-@pytest.mark.long
 def test_how_tiles_are_pruned(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "how_tiles_are_pruned.py", environment("h200"), is_autoloading=True)

@@ -28,7 +28,6 @@ def test_calls_on_dtypes_that_the_cpu_lacks(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "calls_on_dtypes_that_the_cpu_lacks.py", NAME)
 
 
-@pytest.mark.long
 def test_every_name_widens(fork_python: PythonRunner) -> None:
     """Libraries take a device that is not the CPU for one like CUDA: mixtures of experts count in int32."""
     fork_python(PROGRAMS / "every_name_widens.py")

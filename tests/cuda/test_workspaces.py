@@ -51,7 +51,6 @@ def test_sizes(
     )
 
 
-@pytest.mark.long
 def test_sizes_of_the_program(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "sizes_of_the_program.py", NAME)
 

@@ -63,7 +63,6 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
-@pytest.mark.long
 def test_numbers_that_are_nan_are_refused(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nan_check.py", SETTINGS)
 

@@ -51,7 +51,6 @@ def test_no_is_no(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "dummy_counts.py", {**NAME, "RBLN_DUMMY_DEVICE": "off"}, given=0)
 
 
-@pytest.mark.long
 def test_a_number_is_no_boolean(fork_python: PythonRunner) -> None:
     fork_python(
         PROGRAMS.parent / "under_the_name" / "settings_that_cannot_be.py",

@@ -31,6 +31,5 @@ def test_the_first_call_and_a_later_one(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain_steady.py", NAME)
 
 
-@pytest.mark.long
 def test_tensors_that_wait_on_the_host(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "explain_lazy.py", NAME)

@@ -20,7 +20,6 @@ def test_what_waits_is_in_files(warm_python: PythonRunner, tmp_path: Path) -> No
     assert list(folder.iterdir()) == []  # the interpreter has removed the rest
 
 
-@pytest.mark.long
 def test_a_folder_that_cannot_be(fork_python: PythonRunner) -> None:
     fork_python(PROGRAMS / "offload_cannot.py", {**NAME, "RBLN_OFFLOAD_DIR": "/proc/nothing"})
 

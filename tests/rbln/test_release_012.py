@@ -18,7 +18,6 @@ def test_the_modules_of_the_package(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "modules.py", NAME)
 
 
-@pytest.mark.long
 @pytest.mark.exercises("torch.rbln.Stream", "torch.rbln.Event", "torch.rbln.Event.elapsed_time")
 @pytest.mark.exercises("torch.rbln.Stream.priority", "torch.rbln.Stream.priority_range")
 @pytest.mark.exercises("torch.rbln.Stream.record_event", "torch.rbln.current_stream")

@@ -34,7 +34,6 @@ def test_a_rank_that_fails_ends_all() -> None:
     assert "rank 1 has ended with status 7" in done.stderr
 
 
-@pytest.mark.long
 def test_other_commands_are_refused() -> None:
     done = run("--local-ranks", "2", "--", "ls")
     assert done.returncode != 0

@@ -24,6 +24,5 @@ def test_scratch_is_the_hosts_however_large(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "scratch_is_the_hosts_however_large.py", {"TORCH_LOOM_MEMORY": "66MiB"})
 
 
-@pytest.mark.long
 def test_results_of_new_shapes_take_the_memory_of_known_ones(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "results_of_new_shapes_take_the_memory_of_known_ones.py")

@@ -129,7 +129,6 @@ def test_functions() -> None:
     torch.testing.assert_close(y.cpu(), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.long
 def test_a_variable_of_the_device_and_a_lambda() -> None:
     y = torch.zeros(3, dtype=torch.int32, device="loom")
     kernel("count")((3,), (32,), (y,))

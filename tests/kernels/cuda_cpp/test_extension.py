@@ -58,7 +58,6 @@ def test_the_stable_interface_of_pytorch(tmp_path: Path) -> None:
     assert run(["use.py"], tmp_path).stdout.splitlines()[-1] == "done"
 
 
-@pytest.mark.long
 def test_nvcc_names_what_it_refuses(tmp_path: Path) -> None:
     """As a build sees it: the line of the source, and a status that ends the build."""
     source = PROGRAMS / "refused.cu"
