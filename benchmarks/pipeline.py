@@ -2,8 +2,8 @@
 
     python -m benchmarks.pipeline
 
-Prints three figures with their bounds, and predicted rates over Wormhole chips beside published ones. Two
-stages need two idle cores; one thread an op.
+Prints three figures with their bounds, and predicted rates over Wormhole chips. Two stages need two idle
+cores; one thread an op.
 """
 
 from __future__ import annotations

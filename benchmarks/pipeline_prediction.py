@@ -1,21 +1,19 @@
-"""Predicted throughput of pipelines over Wormhole chips, beside what was published for the cards.
+"""Predicted throughput of pipelines over Wormhole chips.
 
 A stage a chip: the blocks of a model are split where the compiler predicts equal times, each part is compiled
 for one chip, and the slowest part, or the slowest link between two, gives the rate: with the start and the
-fill of its epochs, and PCIe. What was published (the README of tt-buda-benchmarks) is from the first push to
-the last output; what the host does with a sample beside its transfer is in no chip's description.
+fill of its epochs, and PCIe. Published rates of several chips are of copies of a model, not of a pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.boards import BATCH, OPTIONS
-from benchmarks.published import BY_CHIPS
 from examples.pipeline_models import bert, resnet
 from torch_loom.chips import load
 from torch_loom.compiler.api import compile_module
@@ -24,12 +22,13 @@ from torch_loom.compiler.target import target_of
 
 CHIP = "wormhole_b0"
 CHIPS = (1, 2, 4, 8)
+BATCH = 16
+OPTIONS: Mapping[str, Any] = {"default_df_override": "Bfp8_b", "math_fidelity": "HiFi2"}
 NOTE = (
-    "What `loom compile` predicts for a stage a chip of `wormhole_b0`, with the options and the micro-batch "
-    "of the section Boards, beside what tt-buda-benchmarks published for an n300 with one and both of its "
-    "chips and boxes of four and eight, host included (benchmarks/published.py; an n150, one chip of more "
-    "cores, ran ResNet-50 at 2891); nothing is fitted to the published figures. A block runs on one chip, so "
-    "that the slowest block bounds the rate however many chips there are; in Boards the chips share epochs."
+    f"What `loom compile` predicts for a stage a chip of `wormhole_b0`, for {BATCH} samples and "
+    f"{', '.join(f'`{key}={value}`' for key, value in OPTIONS.items())}. A block runs on one chip, so that "
+    "the slowest block bounds the rate however many chips there are. Published rates of several chips are of "
+    "copies of a model (Boards), not of a pipeline."
 )
 BYTES_PER_VALUE = 1088 / 1024  # a tile of Bfp8_b
 
@@ -41,11 +40,6 @@ class Predicted:
     model: str
     num_chips: int
     samples_per_second: float
-
-    @property
-    def published(self) -> float | None:
-        """What the card reached, or None."""
-        return BY_CHIPS[self.model].get(self.num_chips)
 
 
 _known: dict[object, float] = {}
@@ -94,22 +88,21 @@ def predictions(name: str, blocks: Sequence[nn.Module], sample: Tensor) -> Itera
         yield Predicted(name, num_chips, min(found + links))
 
 
-def rows(quick: bool = False) -> Iterator[tuple[str, str, str, str]]:
+def rows(quick: bool = False) -> Iterator[tuple[str, str, str]]:
     """Yields the rows of the table, its head first; ``quick``: of smaller models."""
     device = "loom"
     models: dict[str, tuple[nn.Sequential, Tensor]] = {
         "ResNet-50": (resnet((2, 2, 2, 2), 16) if quick else resnet(), torch.rand(BATCH, 3, 224, 224)),
         "BERT-large": (bert(8, 128, 4) if quick else bert(), torch.zeros(BATCH, 384, dtype=torch.int64)),
     }
-    yield "samples a second", "chips", "predicted", "published"
+    yield "samples a second", "chips", "predicted"
     with torch.no_grad():
         for name, (model, sample) in models.items():
             blocks = list(model.eval().to(device))
             for one in predictions(name, blocks, sample.to(device)):
-                told = "-" if quick or one.published is None else f"{one.published:.0f}"
-                yield name, str(one.num_chips), f"{one.samples_per_second:.0f}", told
+                yield name, str(one.num_chips), f"{one.samples_per_second:.0f}"
 
 
-def line(name: str, chips: str, predicted: str, published: str) -> str:
+def line(name: str, chips: str, predicted: str) -> str:
     """Returns a row as text."""
-    return f"{name:<18}{chips:>6}{predicted:>11}{published:>11}"
+    return f"{name:<18}{chips:>6}{predicted:>11}"

@@ -1,45 +1,145 @@
-"""Published rates of Tenstorrent's boards, the only copy here.
+"""Published rates of Tenstorrent's boards with the settings that they were measured under, the only copy.
 
 Samples a second of a whole board with its host, from the first input pushed to the last output read. An n150
-has one Wormhole chip of 72 cores, an n300 two of 64. PyBuda's are those of the README of tt-buda-benchmarks,
-TT-NN's those of tt-metal: ``models/README.md`` of November 2025, and ``README.md`` of 2024 for the e150.
+has one Wormhole chip of 72 cores, an n300 two of 64.
+
+- PyBuda's rates and samples: README of tt-buda-benchmarks; formats and fidelities: its
+  ``run_benchmark_tt_perf``, and the models' own settings over them. On two chips of an n300 each runs the
+  whole model on half of the samples (``PYBUDA_N300_DATA_PARALLEL``).
+- TT-NN's rates and samples: ``models/README.md`` of tt-metal of November 2025, ``README.md`` of 2024 for the
+  e150. Formats, fidelities and grids: the models' own configurations; where they name no grid, that of
+  ``tt_metal/core_descriptors``, which leaves cores for dispatch. Matrix products of block floats under a
+  program's own configuration are LoFi (``matmul_op.cpp``). On an n300 each chip runs the whole model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-__all__ = ["BY_CHIPS", "BY_STACK"]
+from torch_loom.config.boards import DEVICE_CONFIGS
+
+__all__ = ["BY_SAMPLES", "FIGURES", "PYBUDA", "TT_NN", "Grid", "Published", "Setting"]
+
+PYBUDA, TT_NN = "PyBuda", "TT-NN"
+Grid = tuple[int, int]
+"""Rows and columns of cores."""
 
 _E150, _N150, _N300, _P150 = "gs_e150", "wh_n150", "wh_n300", "bh_p150"
 
-BY_STACK: Mapping[str, Mapping[str, Mapping[str, float]]] = {
-    "PyBuda": {
-        "BERT-large": {_E150: 99, _N150: 118},
-        "ViT-base": {_E150: 363, _N150: 540, _N300: 546},
-        "ResNet-50": {_E150: 1410, _N150: 2891, _N300: 2000},
-        "MobileNetV1": {_E150: 2924, _N150: 3102, _N300: 2978},
-        "MobileNetV2": {_E150: 1491, _N150: 2721, _N300: 4332},
-        "MobileNetV3": {_E150: 1741, _N150: 1981, _N300: 2017},
-        "VoVNet-39": {_E150: 819, _N150: 1603, _N300: 1931},
-        "Inception-v4": {_E150: 458, _N150: 1061, _N300: 1810},
-    },
-    "TT-NN": {
-        "BERT-large": {_E150: 362, _N150: 270},
-        "BERT-base": {_N150: 433, _N300: 772, _P150: 929},
-        "ViT-base": {_E150: 860, _N150: 1370, _N300: 1900, _P150: 3700},
-        "ResNet-50": {_E150: 4400, _N150: 4700, _N300: 9200, _P150: 12600},
-        "MobileNetV2": {_N150: 3030, _N300: 5280},
-    },
-}
-"""By the name that ``device_config`` has for a board."""
 
-BY_CHIPS: Mapping[str, Mapping[int, float]] = {
-    "ResNet-50": {1: 1060, 2: 2000, 4: 3315, 8: 4711},
-    "BERT-large": {1: 103},
-}
-"""PyBuda's by number of Wormhole chips of one kind: n300 with one and both, QuietBox with four and eight.
+class Setting(NamedTuple):
+    """How a figure was measured: samples that a chip takes at once, format, fidelity, cores (None: all)."""
 
-One chip of an n300 runs ResNet-50 at 1060 images a second, an n150 at 2891: both are in the source, which
-gives no reason; the chips differ by an eighth.
-"""
+    samples: int
+    data_format: str
+    math_fidelity: str
+    grid: Grid | None = None
+
+
+class Published(NamedTuple):
+    """A rate, samples a second: of how many of a board's chips, by the name that ``device_config`` has."""
+
+    stack: str
+    model: str
+    board: str
+    chips: int
+    rate: float
+    setting: Setting
+
+    @property
+    def where(self) -> str:
+        """The board, with the number of chips where not all are used."""
+        whole = DEVICE_CONFIGS[self.board].num_chips
+        return self.board if self.chips == whole else f"{self.board}/{self.chips}"
+
+
+class _Buda(NamedTuple):
+    """Settings on Wormhole and on Grayskull; rates of an e150, an n150, and an n300's one and both chips."""
+
+    wormhole: Setting
+    grayskull: Setting
+    e150: float
+    n150: float
+    one: float
+    both: float | None
+
+    def figures(self, model: str) -> Iterator[Published]:
+        wormhole, chip = self.wormhole, self.wormhole._replace(grid=(8, 8))
+        yield Published(PYBUDA, model, _E150, 1, self.e150, self.grayskull)
+        yield Published(PYBUDA, model, _N150, 1, self.n150, wormhole)
+        yield Published(PYBUDA, model, _N300, 1, self.one, chip)
+        if self.both is not None:
+            half = chip._replace(samples=wormhole.samples // 2)
+            yield Published(PYBUDA, model, _N300, 2, self.both, half)
+
+
+def _lofi(samples: int) -> Setting:
+    return Setting(samples, "Bfp8_b", "LoFi")
+
+
+def _half(samples: int, fidelity: str = "HiFi3") -> Setting:
+    return Setting(samples, "Float16_b", fidelity)
+
+
+_BUDA: Mapping[str, _Buda] = {
+    "BERT-large": _Buda(_lofi(64), _lofi(64), 99, 118, 103, None),
+    "ViT-base": _Buda(_lofi(64), _lofi(64), 363, 540, 447, 546),
+    "ResNet-50": _Buda(_lofi(256), _half(64), 1410, 2891, 1060, 2000),
+    "MobileNetV1": _Buda(_lofi(128), _half(64), 2924, 3102, 2338, 2978),
+    "MobileNetV2": _Buda(Setting(256, "Bfp8_b", "HiFi2"), _half(64), 1491, 2721, 2439, 4332),
+    "MobileNetV3": _Buda(_half(64, "HiFi2"), _half(64), 1741, 1981, 1670, 2017),
+    "VoVNet-39": _Buda(_lofi(128), _half(64), 819, 1603, 1197, 1931),
+    "Inception-v4": _Buda(_lofi(128), _half(64), 458, 1061, 1116, 1810),
+}
+
+
+class _Nn(NamedTuple):
+    """Rates of a model by board, with samples of a chip and its grid."""
+
+    math_fidelity: str
+    boards: Mapping[str, tuple[float, int, Grid]]
+
+    def figures(self, model: str) -> Iterator[Published]:
+        for board, (rate, samples, grid) in self.boards.items():
+            setting = Setting(samples, "Bfp8_b", self.math_fidelity, grid)
+            yield Published(TT_NN, model, board, DEVICE_CONFIGS[board].num_chips, rate, setting)
+
+
+_NN: Mapping[str, _Nn] = {
+    "BERT-large": _Nn("LoFi", {_E150: (362, 12, (8, 12)), _N150: (270, 8, (8, 8))}),
+    "BERT-base": _Nn("HiFi2", {_N150: (433, 8, (8, 6)), _N300: (772, 8, (8, 6)), _P150: (929, 8, (8, 6))}),
+    "ViT-base": _Nn(
+        "LoFi",
+        {
+            _E150: (860, 8, (8, 12)),
+            _N150: (1370, 8, (8, 8)),
+            _N300: (1900, 8, (8, 8)),
+            _P150: (3700, 10, (10, 12)),
+        },
+    ),
+    "ResNet-50": _Nn(
+        "LoFi",
+        {
+            _E150: (4400, 20, (9, 12)),
+            _N150: (4700, 16, (8, 8)),
+            _N300: (9200, 16, (8, 8)),
+            _P150: (12600, 16, (9, 14)),
+        },
+    ),
+    "MobileNetV2": _Nn("LoFi", {_N150: (3030, 10, (8, 8)), _N300: (5280, 10, (8, 8))}),
+}
+
+FIGURES: tuple[Published, ...] = (
+    *(figure for model, buda in _BUDA.items() for figure in buda.figures(model)),
+    *(figure for model, nn in _NN.items() for figure in nn.figures(model)),
+)
+
+BY_SAMPLES: Mapping[str, Mapping[int, float]] = {
+    "ResNet-50": {64: 2522, 256: 2688},
+    "VoVNet-39": {64: 1349, 128: 1402},
+    "MobileNetV1": {64: 2638, 128: 2765},
+    "MobileNetV2": {64: 1895, 256: 2004},
+    "Inception-v4": {64: 897, 128: 931},
+}
+"""PyBuda's of an n150 by the samples that it takes at once: the README's first two tables, of June 2024."""

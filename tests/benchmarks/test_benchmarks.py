@@ -13,7 +13,6 @@ import torch
 from benchmarks import (
     _common,
     balance,
-    boards,
     compile,
     compiled_calls,
     compiled_models,
@@ -159,19 +158,6 @@ def test_plans_of_bert_base_beat_the_smallest_grids_and_come_near_the_bound():
     limits = {name: target.limit for name, target in balance.SUBJECT.targets.items()}
     assert max(policies) <= limits["policy"]
     assert 1 <= max(bounds) <= limits["bound"]
-
-
-def test_boards_are_compared_with_published_rates():
-    """From the predictions that were kept: what is fitted, and what is not."""
-    found = {figure.name: figure for figure in boards.measure(torch.device("cpu"), quick=True)}
-    assert set(found) == set(boards.SUBJECT.targets)
-    assert found["fitted"].median < 0.25
-    assert found["tested"].median < 0.25
-    text = boards.SUBJECT.docs_body(list(found.values()))
-    assert "| PyBuda | ResNet-50 | `wh_n150` | 2,891 |" in text
-    assert "| TT-NN | ResNet-50 | `wh_n150` | 4,700 |" in text
-    slow = boards.Compared("PyBuda", "a", "b", 100.0, 200.0, 50)
-    assert boards.Reached(2.0, 100.0).rate(slow) == pytest.approx(1 / (2 / 200 + 50 * 100e-6))
 
 
 def test_compiled_cases_have_their_own_targets():

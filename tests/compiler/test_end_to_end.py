@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from torch_loom.chips import load
+from torch_loom.chips.stacks import stacks
 from torch_loom.compiler import compile_module
 
 SAMPLES, ROWS, WIDTH = 4, 64, 128
@@ -138,3 +139,15 @@ def test_the_hosts_link_and_its_calls() -> None:
     issued = planned({"host_issue_ns": 1e6})["end_to_end"]
     assert issued["issue_seconds"] == pytest.approx(3e-3)  # an input, an output, the run
     assert issued["samples_per_second"] == pytest.approx(SAMPLES / 3e-3)
+
+
+def test_a_stack_reaches_less_of_one_chip_and_epochs_that_start_cost_it() -> None:
+    (known,) = (one for name, one in stacks().items() if name == "PyBuda")
+    one, several = planned(), planned(balancer_policy="SingleOpPerEpoch")
+    for plan, starts in ((one, 0), (several, 4)):
+        whole = plan["end_to_end"]
+        assert whole["starts"] == starts
+        seconds = known.seconds("wormhole_b0", whole["interval_seconds"], starts, SAMPLES)
+        assert whole["reached"] == {"PyBuda": pytest.approx(SAMPLES / seconds)}
+    assert planned({"name": "of one's own"})["end_to_end"]["reached"] == {}
+    assert planned(device_config="wh_n300")["end_to_end"]["reached"] == {}

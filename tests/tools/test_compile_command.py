@@ -68,6 +68,7 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     (whole,) = [line for line in done.stdout.splitlines() if "with the host" in line]
     rate = torch_loom.Executable.load(image).end_to_end_samples_per_second
     assert f" {rate:,.0f} samples/s, predicted" in whole
+    assert "under PyBuda" in done.stdout
     assert len(yaml.safe_load(netlist.read_text())["graphs"]) == 2
     assert report.read_text().count('aria-label="Epoch') == 2
     assert "<h1>Plan of Sequential (net.py) for " in report.read_text()

@@ -290,10 +290,13 @@ def summary(plan: Mapping[str, Any]) -> Table:
     table = Table(show_header=False, box=None)
     rows, columns = plan["grid"]
     interval, throughput, whole = "none: no op runs on the chip", "none", "none"
+    reached = []
     if plan["epochs"]:
         interval = f"{duration(totals['latency_seconds'])}, predicted"
         throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
         whole = f"{plan['end_to_end']['samples_per_second']:,.0f} samples/s, predicted"
+        rates = plan["end_to_end"].get("reached", {})
+        reached = [(f"under {stack}", f"{rate:,.0f} samples/s, fitted") for stack, rate in rates.items()]
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
         ("kernels", f"{sum(len(epoch['ops']) for epoch in plan['epochs'])} in {len(plan['epochs'])} epochs"),
@@ -301,6 +304,7 @@ def summary(plan: Mapping[str, Any]) -> Table:
         ("interval", interval),
         ("throughput", throughput),
         ("with the host", whole),
+        *reached,
         ("utilisation", f"{totals['utilisation']:.0%} of the cores' time"),
         ("compiled in", f"{took / 1e3:.2f} s, {len(plan['passes'])} passes"),
         ("runs on", f"{config.device_name()} devices"),
