@@ -40,12 +40,16 @@ Measure = Callable[[torch.device, bool], Sequence[Figure]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A benchmark: `name` is the module and the section of the docs, `targets` are its figures."""
+    """A benchmark: `name` is the module and the section of the docs, `targets` are its figures.
+
+    `columns` says what the two numbers of a figure are.
+    """
 
     name: str
     title: str
     description: str
     targets: Mapping[str, Target]
+    columns: tuple[str, str] = ("median", "p90")
 
     @property
     def command(self) -> str:
@@ -58,7 +62,8 @@ class Subject:
     def text(self, figure: Figure) -> str:
         target = self.targets[figure.name]
         asked = "no target" if target.limit is None else f"target {target.limit:g} {target.unit}"
-        return f"{figure.median:.2f} {target.unit}, p90 {figure.p90:.2f} {target.unit}, {asked}"
+        second = f"{self.columns[1]} {figure.p90:.2f} {target.unit}"
+        return f"{figure.median:.2f} {target.unit}, {second}, {asked}"
 
     def show(self, figure: Figure) -> Figure:
         """Prints the line of a figure, and returns it."""
@@ -75,7 +80,7 @@ class Subject:
             asked = "" if target.limit is None else f"≤ {target.limit:g} {target.unit}"
             rows.append([f"`{figure.name}`", *numbers, asked])
         methods = "\n".join(f"- `{name}`: {target.method}." for name, target in self.targets.items())
-        return f"{markdown_table(['figure', 'median', 'p90', 'target'], rows)}\n\n{methods}"
+        return f"{markdown_table(['figure', *self.columns, 'target'], rows)}\n\n{methods}"
 
     def run(self, measure: Measure, arguments: Sequence[str] | None = None) -> int:
         """Runs the benchmark on one intra-op thread; returns the exit status."""

@@ -2,7 +2,8 @@
 
 A stage a chip: the blocks of a model are split where the compiler predicts equal times, each part is compiled
 for one chip, and the slowest part, or the slowest link between two, gives the rate: with the start and the
-fill of its epochs, and PCIe. Published rates of several chips are of copies of a model, not of a pipeline.
+fill of its epochs, and PCIe at both ends. Published rates of several chips are of copies of a model, not of a
+pipeline.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from examples.pipeline_models import bert, resnet
 from torch_loom.chips import load
+from torch_loom.chips.rates import rates
 from torch_loom.compiler.api import compile_module
 from torch_loom.compiler.options import configuration
 from torch_loom.compiler.target import target_of
@@ -46,14 +48,14 @@ _known: dict[object, float] = {}
 
 
 def rate(part: nn.Module, sample: Tensor) -> float:
-    """Returns samples a second of a part on one chip; parts that differ in their weights alone are one."""
+    """Returns samples a second of a chip with a part; parts that differ in their weights alone are one."""
     same = (
         *((type(one), one.extra_repr(), getattr(one, "heads", 0)) for one in part.modules()),
         sample.shape,
     )
     if same not in _known:
         compiled = compile_module(part, [sample], chip=CHIP, cache=False, **OPTIONS)
-        _known[same] = compiled.end_to_end_samples_per_second
+        _known[same] = sample.shape[0] / compiled.plan["end_to_end"]["chip_seconds"]
     return _known[same]
 
 
@@ -75,6 +77,7 @@ def predictions(name: str, blocks: Sequence[nn.Module], sample: Tensor) -> Itera
     """Yields the rates of a model over each number of chips."""
     target = target_of(load(CHIP), configuration())
     link_bytes_per_second = target.link_bytes_per_cycle * target.clock_ghz * 1e9
+    host_bytes_per_second = rates(target.chip).link_bytes_per_ns * 1e9
     inputs, costs = [sample], []
     for block in blocks:
         costs.append(sample.shape[0] / rate(block, inputs[-1]))
@@ -85,7 +88,8 @@ def predictions(name: str, blocks: Sequence[nn.Module], sample: Tensor) -> Itera
         found = [rate(part, inputs[begin]) for part, begin in zip(parts, [0, *ends], strict=False)]
         crossing = [inputs[end].numel() * BYTES_PER_VALUE / sample.shape[0] for end in ends[:-1]]
         links = [link_bytes_per_second / num_bytes for num_bytes in crossing]
-        yield Predicted(name, num_chips, min(found + links))
+        ends_of_all = [host_bytes_per_second * sample.shape[0] / x.nbytes for x in (inputs[0], inputs[-1])]
+        yield Predicted(name, num_chips, min(found + links + ends_of_all))
 
 
 def rows(quick: bool = False) -> Iterator[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 from torch_loom.chips import load
 from torch_loom.chips.stacks import stacks
 from torch_loom.compiler import compile_module
+from torch_loom.errors import ImageError
 
 SAMPLES, ROWS, WIDTH = 4, 64, 128
 
@@ -142,12 +144,28 @@ def test_the_hosts_link_and_its_calls() -> None:
 
 
 def test_a_stack_reaches_less_of_one_chip_and_epochs_that_start_cost_it() -> None:
-    (known,) = (one for name, one in stacks().items() if name == "PyBuda")
-    one, several = planned(), planned(balancer_policy="SingleOpPerEpoch")
-    for plan, starts in ((one, 0), (several, 4)):
+    known = stacks()["PyBuda"]
+    factor, sample_seconds = known.chips["wormhole_b0"]
+    for plan, starts in ((planned(), 0), (planned(balancer_policy="SingleOpPerEpoch"), 4)):
         whole = plan["end_to_end"]
         assert whole["starts"] == starts
-        seconds = known.seconds("wormhole_b0", whole["interval_seconds"], starts, SAMPLES)
+        epochs = starts * (known.epoch_seconds + SAMPLES * sample_seconds)
+        seconds = max(factor * whole["work_seconds"] + epochs, whole["host_seconds"])
         assert whole["reached"] == {"PyBuda": pytest.approx(SAMPLES / seconds)}
-    assert planned({"name": "of one's own"})["end_to_end"]["reached"] == {}
     assert planned(device_config="wh_n300")["end_to_end"]["reached"] == {}
+
+
+@pytest.mark.parametrize("change", [{"name": "of one's own"}, {"clock_mhz": 4000, "dram_gbps": 4000.0}])
+def test_what_a_stack_reaches_is_not_known_of_changed_chips(change: dict[str, Any]) -> None:
+    assert planned(change)["end_to_end"]["reached"] == {}
+
+
+def test_a_run_that_waits_for_the_host_is_not_slowed_by_kernels() -> None:
+    whole = planned({"host_issue_ns": 1e9})["end_to_end"]
+    assert whole["reached"] == {"PyBuda": pytest.approx(whole["samples_per_second"])}
+
+
+def test_outputs_whose_folder_cannot_be_made_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImageError, match="file: the folder of outputs cannot be made"):
+        planned(backend_output_dir=str(tmp_path / "file"))

@@ -100,6 +100,39 @@ def test_fuse() -> None:
     assert not any(facts(node).fused_into for node in plain.graph.nodes)
 
 
+@pytest.mark.parametrize(
+    ("pads", "value", "kernels"), [((1, 1, 1, 1), 0.0, 1), ((0, 1, 0, 1), 0.0, 1), ((1, 1, 1, 1), 2.0, 2)]
+)
+def test_zeros_around_an_image_are_its_convolutions(
+    pads: tuple[int, ...], value: float, kernels: int
+) -> None:
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(32, 32, 3, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.conv(nn.functional.pad(x, pads, value=value))
+
+    net, x = Padded().eval(), torch.rand(2, 32, 8, 8)
+    for how in ({"default_df_override": "Bfp8_b"}, {}):
+        made = torch_loom.compile(net, (x,), chip="wormhole_b0", cache=False, **how)
+        planned = [op["type"] for epoch in made.plan["epochs"] for op in epoch["ops"]]
+        assert len(planned) == kernels
+        torch.testing.assert_close(made(x).cpu(), net(x), atol=0.1, rtol=0.1)
+
+
+def test_zeros_that_others_read_too_are_a_kernel() -> None:
+    def net(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        wide = nn.functional.pad(x, (1, 1, 1, 1))
+        return nn.functional.conv2d(wide, w), wide
+
+    graph = traced(net, torch.ones(1, 2, 4, 4), torch.ones(2, 2, 3, 3))
+    fuse(graph, context())
+    (pad,) = (node for node in graph.graph.nodes if "pad" in op_name(node))
+    assert not facts(pad).tags.get("operand")
+
+
 def test_formats() -> None:
     graph = infer_formats(traced(lambda x, w: (x @ w).relu(), X, W), context(math_fidelity="HiFi2"))
     own = facts(node_of(graph, "mm"))

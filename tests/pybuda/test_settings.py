@@ -258,6 +258,12 @@ def test_mixed_precision_decides_training(rule: str) -> None:
     assert correlation(gradient, mixed_gradient) > 0.2  # two bits
 
 
+def test_a_fidelity_that_is_none_is_refused_where_it_is_given() -> None:
+    with pytest.raises(PyBudaError, match="it is one of LoFi, HiFi2, HiFi3, HiFi4"):
+        pybuda.config.configure_mixed_precision(name_regex=".*", math_fidelity=pybuda.MathFidelity.Invalid)
+
+
+
 @pytest.mark.long
 def test_mixed_precision_of_gradients() -> None:
     """A rule for gradients leaves the loss as it is; one that chooses no op changes no bit."""

@@ -68,7 +68,8 @@ def test_a_script_becomes_a_report_a_netlist_and_an_image_that_runs_without_the_
     (whole,) = [line for line in done.stdout.splitlines() if "with the host" in line]
     rate = torch_loom.Executable.load(image).end_to_end_samples_per_second
     assert f" {rate:,.0f} samples/s, predicted" in whole
-    assert "under PyBuda" in done.stdout
+    (reached,) = torch_loom.Executable.load(image).plan["end_to_end"]["reached"].values()
+    assert f"under PyBuda   {reached:,.0f} samples/s, fitted" in done.stdout
     assert len(yaml.safe_load(netlist.read_text())["graphs"]) == 2
     assert report.read_text().count('aria-label="Epoch') == 2
     assert "<h1>Plan of Sequential (net.py) for " in report.read_text()
@@ -327,3 +328,40 @@ def test_a_path_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
     for read in (load, load_onnx, torch_loom.Executable.load, sweep.read):
         with pytest.raises(LoomError, match=f"this is a {kind}, not a file"):
             read(chip)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--option", "chip=n300"], "'chip' is no option of the compiler: give --chip"),
+        (["--option", "kwargs=1"], "'kwargs' is no option of the compiler"),
+        (["--chip", "n150", "--option", "device_config=wh_n300"], "exclude one another"),
+        (["--option", "harvested_rows=[[1.5]]"], "rows 1 to 5 and 7 to 11"),
+        (["--option", "harvested_rows=[[true]]"], "rows 1 to 5 and 7 to 11"),
+        (["--option", "backend_opt_level=5"], "an integer, 0 to 4"),
+    ],
+)
+def test_options_that_are_none_are_a_sentence(script: Path, given: list[str], says: str) -> None:
+    done = loom("compile", script, *given)
+    assert done.exit_code == 1
+    assert says in " ".join(done.output.split())
+
+
+def test_a_boards_name_is_taken_twice(script: Path) -> None:
+    assert loom("compile", script, "--chip", "n150", "--option", "device_config=n150").exit_code == 0
+
+
+def test_a_netlist_that_cannot_be_written_leaves_what_was_there(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: torch_loom.Executable) -> str:
+        raise OSError(28, "No space left on device")
+
+    netlist = tmp_path / "plan.yaml"
+    netlist.write_text("old")
+    monkeypatch.setattr(torch_loom.Executable, "netlist", fails)
+    done = loom("compile", script, "--chip", "n150", "--netlist", netlist)
+    assert done.exit_code == 1
+    assert "plan.yaml: the netlist cannot be written" in done.output.replace("\n", "")
+    assert netlist.read_text() == "old"
+    assert list(tmp_path.glob(".plan*")) == []

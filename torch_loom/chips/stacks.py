@@ -1,7 +1,7 @@
 """What a vendor's software reaches of its chips, where that is known from published rates of boards.
 
-``stacks.json`` has for each stack the seconds that an epoch takes to start, and by chip how many times the
-predicted time its runs take and the seconds that an epoch adds to each sample.
+``stacks.json`` has for each stack the seconds that an epoch takes to start, and by chip how many times as
+long as predicted its kernels work and the seconds that an epoch adds to each sample.
 ``python -m benchmarks.boards --write-stacks`` fits them to half of the published rates.
 """
 
@@ -13,34 +13,49 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from torch_loom.chips.chip import Chip, load
+from torch_loom.chips.rates import rates
+
 FILE = Path(__file__).with_name("stacks.json")
 
 
-class Reached(NamedTuple):
-    """What a stack reaches of a chip: so many times the predicted time, and seconds for an epoch's sample."""
+class Run(NamedTuple):
+    """A predicted run of one chip.
+
+    Attributes:
+        samples: that it takes.
+        work_seconds: that kernels work, without gaps between epochs.
+        starts: epochs that it starts; a part of them where queues hold several runs.
+        host_seconds: that the host's link or its calls need at least.
+    """
+
+    samples: int
+    work_seconds: float
+    starts: float
+    host_seconds: float
+
+
+class OnChip(NamedTuple):
+    """How a stack's kernels differ from predicted ones: a factor, and seconds for each epoch and sample."""
 
     factor: float
     sample_seconds: float
 
 
 class Stack(NamedTuple):
-    """How runs under a stack differ from predicted ones: seconds that an epoch takes to start, and chips."""
+    """How runs under a stack differ from predicted ones: seconds that an epoch takes to start; by chip."""
 
     epoch_seconds: float
-    chips: Mapping[str, Reached]
+    chips: Mapping[str, OnChip]
 
-    def seconds(self, chip: str, predicted: float, starts: float, samples: int) -> float | None:
-        """Return the seconds of a run, or None for a chip that no rate is known of.
-
-        Args:
-            predicted: seconds of a run, as the chip's figures say.
-            starts: epochs that a run starts.
-            samples: of a run.
-        """
-        one = self.chips.get(chip)
-        if one is None:
+    def samples_per_second(self, chip: str, run: Run) -> float | None:
+        """Return the rate of runs that follow one another; None for a chip that no rate is known of."""
+        kernels = self.chips.get(chip)
+        if kernels is None:
             return None
-        return one.factor * predicted + starts * (self.epoch_seconds + samples * one.sample_seconds)
+        epochs = run.starts * (self.epoch_seconds + run.samples * kernels.sample_seconds)
+        seconds = max(kernels.factor * run.work_seconds + epochs, run.host_seconds)
+        return run.samples / seconds if seconds else 0.0
 
 
 @cache
@@ -48,6 +63,15 @@ def stacks() -> Mapping[str, Stack]:
     """Return the stacks by name."""
     content = json.loads(FILE.read_text(encoding="utf-8"))
     return {
-        name: Stack(one["epoch_seconds"], {chip: Reached(**each) for chip, each in one["chips"].items()})
-        for name, one in content.items()
+        name: Stack(stack["epoch_seconds"], {chip: OnChip(**each) for chip, each in stack["chips"].items()})
+        for name, stack in content.items()
     }
+
+
+def reached(chip: Chip, run: Run) -> dict[str, float]:
+    """Return the samples a second of each stack that runs on a chip as it is shipped; others have none."""
+    known = {name: stack for name, stack in stacks().items() if chip.name in stack.chips}
+    if not known or rates(chip) != rates(load(chip.name)):
+        return {}
+    found = {name: stack.samples_per_second(chip.name, run) for name, stack in known.items()}
+    return {name: rate for name, rate in found.items() if rate is not None}

@@ -200,11 +200,11 @@ def _are_whole(given: overrides.Overrides) -> bool:
 
 @functools.cache
 def _sources_digest() -> str:
-    """What this package's sources are: another state of them compiles otherwise."""
+    """What this package's sources and figures are: another state of them compiles otherwise."""
     root = Path(config.__file__).parents[1]
     digest = hashlib.sha256()
     for part in ("compiler", "image", "ops", "chips", "numerics"):
-        for path in sorted((root / part).rglob("*.py")):
+        for path in sorted((*(root / part).rglob("*.py"), *(root / part).glob("*.json"))):
             digest.update(str(path.relative_to(root)).encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -15,6 +15,14 @@ from torch_loom.compiler.predicates import Named
 from torch_loom.ops import family_of
 
 KEY = "loom"
+CONVOLUTIONS = (
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::convolution",
+    "loom_numerics::convolution",
+)
+"""How names of ops begin that slide a window over their first operand."""
 
 
 @dataclass

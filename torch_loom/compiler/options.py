@@ -55,13 +55,12 @@ def _one_of(names: tuple[str, ...]) -> Check:
 
 
 def _level(low: int, high: int, aliases: dict[int, int] | None = None) -> Check:
+    most = max((high, *(aliases or ())))
+
     def check(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"an integer, {low} to {high}")
-        value = (aliases or {}).get(value, value)
-        if not low <= value <= high:
-            raise ValueError(f"an integer, {low} to {high}")
-        return value
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= most:
+            raise ValueError(f"an integer, {low} to {most}")
+        return (aliases or {}).get(value, value)
 
     return check
 
@@ -83,11 +82,11 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _rows(value: Any) -> tuple[tuple[int, ...], ...]:
     try:
-        chips = tuple(tuple(int(row) for row in chip) for chip in value)
-    except (TypeError, ValueError):
+        chips = tuple(tuple(chip) for chip in value)
+    except TypeError:
         raise ValueError("a list of rows for each chip: [[1, 7]]") from None
     for row in (row for chip in chips for row in chip):
-        if row not in HARVESTABLE_ROWS:
+        if type(row) is not int or row not in HARVESTABLE_ROWS:
             raise ValueError(f"rows 1 to 5 and 7 to 11 (got {row}), a list for each chip")
     return chips
 
@@ -122,7 +121,9 @@ class Options:
         3,
     )
     backend_output_dir: str = _option(_path, "where netlist, trace and dumps are written", "")
-    backend_device_descriptor_path: str = _option(_path, "YAML that describes the chip's grid", "")
+    backend_device_descriptor_path: str = _option(
+        _path, "YAML of a chip's cores: grid: {rows: 8, columns: 6}", ""
+    )
     backend_cluster_descriptor_path: str = _option(_path, "YAML that lists the chips and their links", "")
     backend_runtime_params_path: str = _option(_path, "YAML of runtime parameters, read or written", "")
     backend_runtime_args: str = _option(_path, "refused", "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,8 +14,10 @@ from torch_loom.chips import Chip, load
 from torch_loom.chips.cost import CostModel, Kernel, Op
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import efficiency, rates
+from torch_loom.compiler.descriptors import cores_of, num_chips_of, read_yaml
 from torch_loom.compiler.options import Options
 from torch_loom.config.boards import DEVICE_CONFIGS
+from torch_loom.config.files import whole_file
 from torch_loom.errors import CompilerOptionError
 
 # What a description may lack.
@@ -145,12 +146,13 @@ def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:
         board = DEVICE_CONFIGS[options.device_config]
         chip, num_chips = load(board.chip), board.num_chips
     if options.backend_cluster_descriptor_path:
-        num_chips = _num_chips(options.backend_cluster_descriptor_path)
+        num_chips = num_chips_of(options.backend_cluster_descriptor_path)
     rows, columns, sram = _grid(chip)
     if options.device_config and board.harvested_rows is not None:
         rows = (chip.grid_rows or rows) - len(board.harvested_rows)
     if options.backend_device_descriptor_path:
-        rows, columns, sram = _described(options.backend_device_descriptor_path, rows, columns, sram)
+        of_chip = (chip.grid_rows or rows, chip.grid_columns or columns)
+        rows, columns, sram = cores_of(options.backend_device_descriptor_path, (rows, columns), of_chip, sram)
     harvested = _harvested(options.harvested_rows, num_chips)
     if harvested:
         # All chips are placed alike, so the chip with the fewest rows counts.
@@ -204,59 +206,16 @@ def _logical(row: int) -> int:
     return row - 1 if row in _FIRST_ROWS else row - 2
 
 
-@functools.lru_cache(maxsize=32)
-def _yaml_of(path: str, changed: float) -> Any:
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-
-
-def read_yaml(option: str, path: str) -> Any:
-    """Return what a YAML file has.
-
-    Raises:
-        CompilerOptionError: it cannot be read; the message names the option.
-    """
-    try:
-        return _yaml_of(path, Path(path).stat().st_mtime)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CompilerOptionError(f"{option}={path!r}: the file cannot be read ({error})") from error
-
-
-def _described(path: str, rows: int, columns: int, sram: int) -> tuple[int, int, int]:
-    data = read_yaml("backend_device_descriptor_path", path)
-    try:
-        grid = data.get("grid") or {}
-        size = data.get("worker_l1_size", sram)
-        if "functional_workers" in data:
-            # Cores are named "x-y"; those of a column count.
-            places = [tuple(int(part) for part in str(one).split("-")) for one in data["functional_workers"]]
-            return len({y for _, y in places}), len({x for x, _ in places}), int(size)
-        return int(grid.get("rows", rows)), int(grid.get("columns", columns)), int(size)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise CompilerOptionError(
-            f"backend_device_descriptor_path={path!r}: expected 'functional_workers' (a list of 'x-y'), "
-            f"or 'grid' with rows and columns ({error})"
-        ) from error
-
-
-def _num_chips(path: str) -> int:
-    data = read_yaml("backend_cluster_descriptor_path", path)
-    chips = data.get("chips") if isinstance(data, dict) else None
-    if not isinstance(chips, list | dict) or not 1 <= len(chips) <= 32:
-        raise CompilerOptionError(
-            f"backend_cluster_descriptor_path={path!r}: expected the key 'chips' with 1 to 32 of them"
-        )
-    return len(chips)
-
-
-_PARAMETERS = (
-    "rows",
-    "columns",
-    "sram_bytes",
-    "channels",
-    "channel_bytes",
-    "dram_bytes_per_cycle",
-    "clock_ghz",
-)
+# What a file of runtime parameters may say: least and most; whole numbers where both are.
+_PARAMETERS: Mapping[str, tuple[float, float]] = {
+    "rows": (1, 1024),
+    "columns": (1, 1024),
+    "sram_bytes": (1 << 10, 1 << 30),
+    "channels": (1, 1024),
+    "channel_bytes": (1, 1 << 48),
+    "dram_bytes_per_cycle": (1e-3, 1e9),
+    "clock_ghz": (1e-3, 1e3),
+}
 
 
 def _with_runtime_parameters(target: Target, options: Options) -> Target:
@@ -265,15 +224,27 @@ def _with_runtime_parameters(target: Target, options: Options) -> Target:
         return target
     if options.store_backend_db_to_yaml:
         data = {name: getattr(target, name) for name in _PARAMETERS}
-        Path(path).write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        try:
+            with whole_file(path) as unfinished:
+                unfinished.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        except OSError as error:
+            raise CompilerOptionError(
+                f"backend_runtime_params_path={path!r}: it cannot be written ({error})"
+            ) from error
         return target
     if not Path(path).exists():
         return target
     data = read_yaml("backend_runtime_params_path", path)
-    if not isinstance(data, dict) or not data.keys() <= set(_PARAMETERS):
+    if not data.keys() <= set(_PARAMETERS):
         raise CompilerOptionError(
             f"backend_runtime_params_path={path!r}: it takes the keys {', '.join(_PARAMETERS)}"
         )
-    if not all(isinstance(one, int | float) and one > 0 for one in data.values()):
-        raise CompilerOptionError(f"backend_runtime_params_path={path!r}: every figure is a number above 0")
+    for name, value in data.items():
+        least, most = _PARAMETERS[name]
+        kinds, what = (int, "a whole number") if isinstance(least, int) else (int | float, "a number")
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+            raise CompilerOptionError(
+                f"backend_runtime_params_path={path!r}: {name} is {reprlib.repr(value)}; expected {what} "
+                f"from {least:,} to {most:,}"
+            )
     return replace(target, **data)

@@ -67,8 +67,12 @@ def check_plan(path: str | os.PathLike[str], plan: Any) -> None:
             raise ValueError(f"the grid {plan['grid']!r} on {plan['num_chips']!r} chips")
         if not isinstance(plan["chip"], str):
             raise ValueError(f"the chip {plan['chip']!r}")
-        for name in ("latency_seconds", "samples_per_second", "utilisation"):
-            plan["totals"][name] = float(plan["totals"][name])
+        totals = plan["totals"]
+        totals.setdefault("interval_seconds", totals["latency_seconds"])  # what the oldest images lack
+        for name in ("latency_seconds", "interval_seconds", "samples_per_second", "utilisation"):
+            totals[name] = float(totals[name])
+        whole = plan.setdefault("end_to_end", {"samples_per_second": totals["samples_per_second"]})
+        whole["samples_per_second"] = float(whole["samples_per_second"])
         for name, one in plan["host"].items():
             plan["host"][name] = {key: str(value) for key, value in one.items()}
             if not one.keys() >= {"op", "reason", "source"}:

@@ -272,7 +272,10 @@ class Executable:
             ImageError: a file cannot be written; what was there stays.
         """
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ImageError(f"{target}: the folder of outputs cannot be made ({error})") from error
         with file.whole_file(target / "netlist.yaml", "netlist") as unfinished:
             unfinished.write_text(self.netlist(), encoding="utf-8")
         if trace != "NONE":

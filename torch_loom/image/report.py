@@ -46,7 +46,7 @@ def page(plan: Mapping[str, Any]) -> str:
     chips = f"{plan['num_chips']} x {plan['chip']}" if plan["num_chips"] > 1 else plan["chip"]
     figures = [
         ("samples a second", _number(totals["samples_per_second"])),
-        ("interval", duration(totals["latency_seconds"])),
+        ("interval", duration(totals["interval_seconds"])),
         ("cores busy", f"{100 * totals['utilisation']:.0f}%"),
         ("epochs", str(len(plan["epochs"]))),
         ("ops on the chip", str(sum(len(epoch["ops"]) for epoch in plan["epochs"]))),

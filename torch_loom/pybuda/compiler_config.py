@@ -113,7 +113,7 @@ class CompilerConfig(Declared):
     device_mode: DeviceMode = refused("TTDevice(device_mode=…) says it", DeviceMode.CompileAndRun)
     backend_opt_level: Annotated[int, From(0, 4)] = does("what is replayed, shared and fused", 4)
     backend_output_dir: PathName = does("where netlists and traces are written", "")
-    backend_device_descriptor_path: PathName = does("YAML that describes the chip's grid", "")
+    backend_device_descriptor_path: PathName = does("YAML of a chip's cores: grid: {rows: 8, columns: 6}", "")
     backend_cluster_descriptor_path: PathName = does("YAML that lists chips and links", "")
     backend_runtime_params_path: PathName = does("YAML of runtime parameters", "")
     backend_runtime_args: str = warns("there is no vendor's runtime that takes them", "")

@@ -383,6 +383,11 @@ def configure_mixed_precision(
         raise PyBudaError(f"configure_mixed_precision needs one of {', '.join(choosers)} to choose ops")
     if isinstance(name_regex, str):
         _checked_regex(name_regex)
+    if math_fidelity is MathFidelity.Invalid:
+        known = ", ".join(each.name for each in MathFidelity if each is not MathFidelity.Invalid)
+        raise PyBudaError(
+            f"configure_mixed_precision: math_fidelity is {math_fidelity}; it is one of {known}"
+        )
     _Global.config.amp_properties.append(given)
 
 

@@ -17,6 +17,7 @@ from torch_loom.chips import available, load
 from torch_loom.config.boards import DEVICE_CONFIGS, board_name
 from torch_loom.config.files import no_file
 from torch_loom.errors import ChipError, CompilerOptionError, ExportError, LoomError
+from torch_loom.image.file import whole_file
 from torch_loom.image.report import duration
 from torch_loom.tools import console
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 # The script runs under this name, so that what stands under `if __name__ == "__main__"` does not.
 RUN_NAME = "__loom_compile__"
 MAX_HOST_NODES = 10
+# Of compile_module, which are no options, and what to do instead.
+_ARGUMENTS = {
+    "chip": ": give --chip",
+    **dict.fromkeys(("module", "sample_inputs", "sample_kwargs", "args", "kwargs", "progress", "cache"), ""),
+}
 
 
 def run(
@@ -66,7 +72,8 @@ def run(
             if path is not None:
                 write(path)
         if netlist is not None:
-            netlist.write_text(executable.netlist(), encoding="utf-8")
+            with whole_file(netlist, "netlist") as unfinished:
+                unfinished.write_text(executable.netlist(), encoding="utf-8")
     except (LoomError, OSError) as error:
         console.fail(error)
     console.out.print(summary(executable.plan))
@@ -81,7 +88,9 @@ def _chip_of(chip: str | None, default_chip: str, options: dict[str, Any]) -> st
     """Return the chip to plan for; a board that is given in its place becomes an option."""
     asked = str(options.get("device_config") or "").lower()
     found = None if chip is None else board_name(chip)
-    if found is not None and asked in ("", found):
+    if found is not None:
+        if asked and board_name(asked) != found:
+            raise CompilerOptionError(f"--chip {chip} and device_config={asked} exclude one another")
         options["device_config"] = asked = found
         chip = None
     if (
@@ -159,6 +168,10 @@ def options_of(given: Sequence[str]) -> dict[str, Any]:
             equals = ""
         if not equals:
             raise CompilerOptionError(f"--option {one!r}: expected NAME=VALUE, as in math_fidelity=LoFi")
+        if name in _ARGUMENTS:
+            raise CompilerOptionError(
+                f"--option {one}: {name!r} is no option of the compiler{_ARGUMENTS[name]}"
+            )
         found[name] = value
     return found
 
@@ -277,6 +290,8 @@ def tensors_of(path: Path) -> dict[str, torch.Tensor]:
     """
     from safetensors.torch import load_file
 
+    if (reason := no_file(path)) is not None:
+        raise CompilerOptionError(f"{path}: {reason}")
     try:
         return load_file(path)
     except Exception as error:
@@ -292,7 +307,7 @@ def summary(plan: Mapping[str, Any]) -> Table:
     interval, throughput, whole = "none: no op runs on the chip", "none", "none"
     reached = []
     if plan["epochs"]:
-        interval = f"{duration(totals['latency_seconds'])}, predicted"
+        interval = f"{duration(totals['interval_seconds'])}, predicted"
         throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
         whole = f"{plan['end_to_end']['samples_per_second']:,.0f} samples/s, predicted"
         rates = plan["end_to_end"].get("reached", {})

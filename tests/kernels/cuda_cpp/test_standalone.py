@@ -92,6 +92,8 @@ def test_libraries_and_files_of_options(tmp_path: Path) -> None:
     assert nvcc.main(["-dlink", str(archive), "-o", str(linked)]) == 0
     assert linked.is_file()
     assert nvcc.main(["-c", "--options-file", str(tmp_path / "none.rsp")]) == 2
+    options.write_text(f"-c --options-file {options}")
+    assert nvcc.main(["--options-file", str(options)]) == 2
 
 
 def test_programs_need_a_toolkit(capfd: pytest.CaptureFixture[str]) -> None:

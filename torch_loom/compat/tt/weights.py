@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from torch_loom.compat.tt.options import WEIGHT_FORMATS
+from torch_loom.config.files import no_file
 from torch_loom.errors import CompilerOptionError
 from torch_loom.numerics import DataFormat
 
@@ -153,8 +154,10 @@ def _read(config: str | os.PathLike[str] | Mapping[str, str]) -> dict[str, str]:
         rules = {_DEFAULT: str(config)}
     else:
         try:
+            if (reason := no_file(config)) is not None:
+                raise ValueError(reason)
             rules = dict(json.loads(Path(config).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise CompilerOptionError(
                 f"apply_weight_dtype_overrides: {config!r} is no dict, no JSON file and none of "
                 f"{', '.join(WEIGHT_FORMATS)}: {error}"

@@ -195,6 +195,8 @@ def _quantise_result(graph: fx.GraphModule, node: fx.Node, own: Facts) -> None:
     rounded.meta["val"] = value_of(node)
     facts(rounded).fused_into = own.fused_into or node.name
     facts(rounded).format = own.format
+    if own.tags.get("operand"):
+        facts(rounded).tags["operand"] = True
 
 
 def _quantise_parts(graph: fx.GraphModule, node: fx.Node) -> None:

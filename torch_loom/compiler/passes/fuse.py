@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 
-from torch_loom.compiler.ir import computes, facts, shape_class, value_of
+from torch_loom.compiler.ir import CONVOLUTIONS, computes, facts, op_name, shape_class, value_of
 from torch_loom.compiler.passes.runner import Context
 
 # What a kernel can do to a tile while it still holds it.
 _SMALL = ("elementwise", "random")
 # What needs a whole row of tiles: only at the highest level of optimisation.
 _ROWS = ("normalisation", "softmax")
+_PADS = ("aten::pad", "aten::constant_pad_nd")
 # Operands of one fused kernel, as PyBuda's limit.
 MAX_INPUTS = 16
 
@@ -19,10 +22,13 @@ MAX_INPUTS = 16
 def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
     """Mark bias, activation, residual and, at level 3, normalisation as parts of their producer's kernel.
 
+    Zeros around an image are no kernel where convolutions alone read them.
+
     Numbers stay: the nodes still run one by one in emulation, and count as one op on the chip.
     """
     if not context.options.enable_auto_fusing:
         return graph
+    _read_past_edges(graph)
     kinds = _SMALL + (_ROWS if context.options.backend_opt_level >= 3 else ())
     operands: dict[str, set[fx.Node]] = {}
     roots: dict[fx.Node, fx.Node] = {}  # of the nodes that have been fused
@@ -50,6 +56,33 @@ def fuse(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
                 operands[root.name] = own
                 break
     return graph
+
+
+def _read_past_edges(graph: fx.GraphModule) -> None:
+    """Mark paddings by zeros as operands of the convolutions that read them, as a convolution's own is."""
+    for node in graph.graph.nodes:
+        if op_name(node) in _PADS and not _pad_value(node) and not facts(node).host_reason:
+            readers = set(node.users)
+            if readers and all(_is_image_of(node, reader) for reader in readers):
+                facts(node).tags["operand"] = True
+
+
+def _pad_value(node: fx.Node) -> Any:
+    """Return what a padding writes; a mode that repeats the image is no number."""
+    if op_name(node) == "aten::pad":
+        mode = node.args[2] if len(node.args) > 2 else node.kwargs.get("mode", "constant")
+        value = node.args[3] if len(node.args) > 3 else node.kwargs.get("value")
+        return mode if mode != "constant" else value
+    return node.args[2] if len(node.args) > 2 else node.kwargs.get("value", 0)
+
+
+def _is_image_of(node: fx.Node, reader: fx.Node) -> bool:
+    return (
+        op_name(reader).startswith(CONVOLUTIONS)
+        and reader.args[:1] == (node,)
+        and node not in reader.args[1:]
+        and not facts(reader).host_reason
+    )
 
 
 def _producers(node: fx.Node) -> list[fx.Node]:

@@ -10,7 +10,7 @@ from torch import fx
 
 from torch_loom.chips.cost import Op
 from torch_loom.chips.cost.calls import described
-from torch_loom.compiler.ir import op_name, value_of
+from torch_loom.compiler.ir import CONVOLUTIONS, op_name, value_of
 from torch_loom.compiler.options import Options
 from torch_loom.compiler.plan.model import Work
 from torch_loom.compiler.target import TILE, Target
@@ -18,18 +18,11 @@ from torch_loom.numerics import DataFormat
 
 TILES, ROW_MAJOR, PRESTRIDED = "tiles", "row_major", "prestrided"
 """How an input lies in its queue."""
-_CONVOLUTIONS = (
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::convolution",
-    "loom_numerics::convolution",
-)
 
 
 def strided_convolution(node: fx.Node) -> int:
     """Return over how many pixels a convolution steps at once; 1: it is none, or its stride is 1."""
-    if not op_name(node).startswith(_CONVOLUTIONS):
+    if not op_name(node).startswith(CONVOLUTIONS):
         return 1
     value: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("stride", 1)
     steps = value if isinstance(value, list | tuple) else [value]

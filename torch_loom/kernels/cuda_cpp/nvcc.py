@@ -172,7 +172,7 @@ def parse(arguments: Sequence[str]) -> Command:
     return command
 
 
-def _expanded(arguments: Sequence[str]) -> Iterator[str]:
+def _expanded(arguments: Sequence[str], reading: tuple[Path, ...] = ()) -> Iterator[str]:
     words = iter(arguments)
     for word in words:
         name, equals, value = word.partition("=")
@@ -180,8 +180,11 @@ def _expanded(arguments: Sequence[str]) -> Iterator[str]:
             file = value or next(words, None)
             if file is None:
                 raise ValueError(f"the option {word} needs a value")
-            with Path(file).open(encoding="utf-8", errors="surrogateescape") as options:
-                yield from _expanded(shlex.split(options.read()))
+            path = Path(file).resolve()
+            if path in reading:
+                raise ValueError(f"the file of options {file} names itself")
+            given = path.read_text(encoding="utf-8", errors="surrogateescape")
+            yield from _expanded(shlex.split(given), (*reading, path))
             continue
         if equals and name in _HOST:
             yield from (name, value)
