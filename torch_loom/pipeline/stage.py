@@ -25,7 +25,7 @@ from torch_loom.pipeline.lowering import (
     spread,
 )
 from torch_loom.pipeline.report import MAX_SPANS, Span
-from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, parcel
+from torch_loom.pipeline.transfer import Parcel, Receiver, Tensors, flatten_outputs, on, parcel
 
 Loss = Callable[..., Any]
 
@@ -440,7 +440,7 @@ class Stage:
         if self.chosen is not None:
             running = [running[self.chosen]]
         for place, (module, device) in enumerate(running):
-            values = [value if value.is_meta else value.to(device) for value in values]
+            values = [value if value.is_meta else on(device, value) for value in values]
             if place == 0 and names is not None:
                 given = module(**dict(zip(names, inputs, strict=True)))
             else:
@@ -461,7 +461,7 @@ class Stage:
     def _pass_on(
         self, outputs: tuple[torch.Tensor, ...], links: Links, on_output: Callable[..., None] | None
     ) -> None:
-        passed = tuple(out.detach() for out in outputs)
+        passed = tuple(out.detach() if out.requires_grad else out for out in outputs)
         if links.forward is not None:
             if links.on_forward is not None:
                 links.on_forward(passed)

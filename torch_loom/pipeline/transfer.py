@@ -29,6 +29,11 @@ def parcel(tensors: Sequence[torch.Tensor | None]) -> Parcel:
     return Parcel(tuple(tensors), tuple(events))
 
 
+def on(device: torch.device, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor on a device: itself where it is there, without a call that hands over Python's lock."""
+    return tensor if tensor.device == device else tensor.to(device)
+
+
 class Receiver:
     """Takes parcels in on one device, on a stream of its own beside the stage's."""
 
@@ -44,12 +49,12 @@ class Receiver:
             # makers.
             for event in received.ready:
                 torch.accelerator.current_stream(event.device).wait_event(event)
-            return tuple(t if t is None else t.to(here) for t in received.tensors)
+            return tuple(t if t is None else on(here, t) for t in received.tensors)
         if all(t is None or t.device in (here, _CPU) for t in received.tensors):
             current = torch.accelerator.current_stream(here)
             for event in received.ready:
                 current.wait_event(event)
-            return tuple(t if t is None else t.to(here) for t in received.tensors)
+            return tuple(t if t is None else on(here, t) for t in received.tensors)
         return self._copy_beside(received)
 
     def _copy_beside(self, received: Parcel) -> Tensors:
