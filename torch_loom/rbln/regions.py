@@ -169,8 +169,9 @@ class RBLNExplain:
             RegionError: the region is still open, or was never started.
         """
         if self._dump is None:
-            state = "still open: leave its block or call stop()" if self._begun else "not started"
-            raise RegionError(f"the region is {state}; then it can be read")
+            if self._begun:
+                raise RegionError("the region is still open: leave its block or call stop(), then read it")
+            raise RegionError("the region was not started: run a program in its block, then read it")
         return self._dump
 
     def verdict(self) -> dict[str, Any]:
