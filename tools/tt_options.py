@@ -30,7 +30,9 @@ weights of matrix products alone have formats: those of embeddings, convolutions
 an embedding and a product share has its format in the product.
 
 The device is `loom`: leave out `import torch_xla` and write `"loom"` for `xm.xla_device()`.
-`tt_torch.codegen_py(model, x)` writes the graphs of a model into `codegen_result`, as Python and as JSON.
+`tt_torch.codegen_py(model, x)` writes the graphs of a model into `codegen_result`, or `export_path=`, as
+Python and as JSON. A file defines `forward`, whose arguments are the model's weights and inputs by the names
+that it gives them; weights are not written.
 `TORCH_LOOM_CHIP` says which chip it is:
 `wormhole_b0` is that of an n150 and `blackhole` that of a p150. `TORCH_LOOM_DEVICES` says how many: 2 for an
 n300, 32 for a

@@ -263,7 +263,6 @@ def test_a_fidelity_that_is_none_is_refused_where_it_is_given() -> None:
         pybuda.config.configure_mixed_precision(name_regex=".*", math_fidelity=pybuda.MathFidelity.Invalid)
 
 
-
 @pytest.mark.long
 def test_mixed_precision_of_gradients() -> None:
     """A rule for gradients leaves the loss as it is; one that chooses no op changes no bit."""
