@@ -3,7 +3,7 @@
 Both take turns in one process. ``first`` is the time of the first call of ``run_inference`` in a process of
 its own, which compiles, over that of the next; ``kept`` that of the first call of the same model on a second
 device of that process. Each stands over later calls, too, which replay what the second has captured. All are
-medians of five processes.
+medians of several processes.
 """
 
 from __future__ import annotations

@@ -91,7 +91,10 @@ class ForkServer:
         print(json.dumps(job), file=self._stream, flush=True)
         number = status = 0
         while number != self._number:  # a test that ran into its limit has left its answer
-            number, status = map(int, self._stream.readline().split())
+            answer = self._stream.readline()
+            if not answer:
+                raise RuntimeError(f"the interpreter that forks tests' programs ended before {program} did")
+            number, status = map(int, answer.split())
         output = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
         return checked(subprocess.CompletedProcess(["<fork>"], status, **output), check)
 

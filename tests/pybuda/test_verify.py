@@ -67,6 +67,10 @@ def test_tolerances() -> None:
         PyBudaError, match="VerifyConfig has no setting 'verify_al': do you mean 'verify_all'"
     ):
         VerifyConfig().verify_al = True  # type: ignore[attr-defined]
+    with pytest.raises(
+        TypeError, match=r"VerifyConfig\(\) has no argument 'verify_al': do you mean 'verify_all'"
+    ):
+        VerifyConfig(verify_al=True)  # type: ignore[call-arg]
 
 
 WITHOUT_EFFECT: dict[str, Any] = {

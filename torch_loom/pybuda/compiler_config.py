@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.errors import PyBudaError
-from torch_loom.pybuda.declared import Declared, does, refused, warn_once, warns
+from torch_loom.pybuda.declared import Declared, does, names_near, refused, warn_once, warns
 from torch_loom.pybuda.enums import (
     ChipPlacementPolicy,
     CompileDepth,
@@ -46,6 +46,7 @@ _BY_PLAN = "the plan chooses"
 _TVM = "modules are exported by PyTorch; there is no TVM"
 
 
+@names_near
 @dataclass
 class CompilerConfig(Declared):
     """What the compiler and the pipeline do; names and defaults are PyBuda's.

@@ -9,11 +9,13 @@ import sys
 import typing
 import warnings
 from dataclasses import MISSING, Field, field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from torch_loom.config.keywords import names_near_keywords
 from torch_loom.errors import PyBudaError
 from torch_loom.pybuda.wanted import read
 
+_Kind = TypeVar("_Kind")
 _told: set[str] = set()
 
 
@@ -32,6 +34,12 @@ def warns(reason: str, default: Any) -> Any:
 def refused(reason: str, default: Any) -> Any:
     """A setting that programs would miss: setting it raises."""
     return does(f"refused: {reason}", default, refused=reason)
+
+
+def names_near(kind: type[_Kind]) -> type[_Kind]:
+    """Let a class of settings that is given a name that it lacks say which is nearest."""
+    kind.__init__ = names_near_keywords(kind.__init__)  # type: ignore[method-assign]
+    return kind
 
 
 class Declared:

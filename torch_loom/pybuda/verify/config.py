@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 
-from torch_loom.pybuda.declared import Declared, refused, warns
+from torch_loom.pybuda.declared import Declared, names_near, refused, warns
 from torch_loom.pybuda.enums import BackendDevice, BackendType, DeviceMode, TestKind
 from torch_loom.pybuda.formats import DataFormat
 from torch_loom.pybuda.wanted import Count, From
@@ -34,6 +34,7 @@ def _sgd() -> dict[str, Any]:
     return {"type": "sgd", "params": {"learning_rate": 50.0}}
 
 
+@names_near
 @dataclass
 class VerifyConfig(Declared):
     """A verification; names and defaults are PyBuda's.

@@ -223,7 +223,7 @@ static inline CUresult cuCtxCreate(CUcontext* context, unsigned, CUdevice device
 }
 static inline CUresult cuCtxCreate(CUcontext* context, CUctxCreateParams* params, unsigned flags,
                                    CUdevice device) {
-  // A context of some multiprocessors is MPS's, one that is shared with graphics Windows'.
+  // An affinity of multiprocessors needs MPS; contexts that are shared with graphics exist on Windows alone.
   if (params != nullptr && params->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   if (params != nullptr && params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return cuCtxCreate(context, flags, device);
