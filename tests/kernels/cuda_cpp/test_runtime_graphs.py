@@ -33,3 +33,5 @@ def test_graphs_node_by_node(tmp_path: Path) -> None:
     assert failure_of(library, "launched") is None
     assert failure_of(library, "filled") is None
     assert failure_of(library, "refused_nodes") is None
+    assert failure_of(library, "changed") is None
+    assert failure_of(library, "asked") is None

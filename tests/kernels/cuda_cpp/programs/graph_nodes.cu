@@ -1,4 +1,5 @@
-// Graphs that are put together node by node. Each function returns null, or the text of the check that failed.
+// Graphs that are put together node by node. Each function returns null, or the text of the check that
+// failed.
 #include <cuda_runtime.h>
 
 #include <vector>
@@ -82,7 +83,8 @@ extern "C" const char* launched() {
   params.kernelParams = values;
   const cudaGraphNode_t both[] = {clear, scaled};
   OK(cudaGraphAddKernelNode(&added, graph, both, 2, &params));
-  OK(cudaGraphAddMemcpyNode1D(&out, graph, &added, 1, &host_total, total, sizeof(double), cudaMemcpyDeviceToHost));
+  OK(cudaGraphAddMemcpyNode1D(&out, graph, &added, 1, &host_total, total, sizeof(double),
+                              cudaMemcpyDeviceToHost));
   cudaHostNodeParams call = {count_call, &calls};
   OK(cudaGraphAddHostNode(&told, graph, &out, 1, &call));
   OK(cudaGraphAddEmptyNode(&done, graph, &told, 1));
@@ -214,5 +216,134 @@ extern "C" const char* refused_nodes() {
   OK(cudaGraphDestroy(graph));
   OK(cudaGraphDestroy(other));
   cudaGetLastError();
+  return nullptr;
+}
+
+// Parameters of nodes are read and set, in a graph and in what was made of it.
+extern "C" const char* changed() {
+  int *x, *y, calls = 0, others = 0;
+  OK(cudaMalloc(&x, 4 * sizeof(int)));
+  OK(cudaMalloc(&y, 4 * sizeof(int)));
+  cudaStream_t stream;
+  OK(cudaStreamCreate(&stream));
+  cudaEvent_t first, second, found;
+  OK(cudaEventCreate(&first));
+  OK(cudaEventCreate(&second));
+  cudaGraph_t graph;
+  OK(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t fill, copy, told, record, wait;
+  const cudaMemsetParams ones = {x, 0, 0x01010101, 4, 4, 1};
+  OK(cudaGraphAddMemsetNode(&fill, graph, nullptr, 0, &ones));
+  OK(cudaGraphAddMemcpyNode1D(&copy, graph, &fill, 1, y, x, 4 * sizeof(int), cudaMemcpyDeviceToDevice));
+  const cudaHostNodeParams call = {count_call, &calls};
+  OK(cudaGraphAddHostNode(&told, graph, &copy, 1, &call));
+  OK(cudaGraphAddEventRecordNode(&record, graph, &told, 1, first));
+  OK(cudaGraphAddEventWaitNode(&wait, graph, &record, 1, first));
+
+  cudaMemsetParams was_filled;
+  OK(cudaGraphMemsetNodeGetParams(fill, &was_filled));
+  CHECK(was_filled.dst == x && was_filled.value == 0x01010101);
+  cudaMemcpy3DParms was_copied;
+  OK(cudaGraphMemcpyNodeGetParams(copy, &was_copied));
+  CHECK(was_copied.dstPtr.ptr == y && was_copied.srcPtr.ptr == x &&
+        was_copied.extent.width == 4 * sizeof(int));
+  cudaHostNodeParams was_called;
+  OK(cudaGraphHostNodeGetParams(told, &was_called));
+  CHECK(was_called.fn == count_call && was_called.userData == &calls);
+  OK(cudaGraphEventRecordNodeGetEvent(record, &found));
+  CHECK(found == first);
+  OK(cudaGraphEventWaitNodeGetEvent(wait, &found));
+  CHECK(found == first);
+  CHECK(cudaGraphMemsetNodeGetParams(copy, &was_filled) == cudaErrorInvalidValue);
+  CHECK(cudaGraphMemsetNodeGetParams(fill, nullptr) == cudaErrorInvalidValue);
+
+  was_filled.value = 0x02020202;
+  OK(cudaGraphMemsetNodeSetParams(fill, &was_filled));
+  OK(cudaGraphMemcpyNodeSetParams1D(copy, y + 1, x, sizeof(int), cudaMemcpyDeviceToDevice));
+  was_called.userData = &others;
+  OK(cudaGraphHostNodeSetParams(told, &was_called));
+  OK(cudaGraphEventRecordNodeSetEvent(record, second));
+  OK(cudaGraphEventWaitNodeSetEvent(wait, second));
+  cudaGraphExec_t executable;
+  cudaGraphInstantiateParams how = {};
+  OK(cudaGraphInstantiateWithParams(&executable, graph, &how));
+  CHECK(how.result_out == cudaGraphInstantiateSuccess);
+  int host[4] = {7, 7, 7, 7};
+  OK(cudaMemcpy(y, host, sizeof(host), cudaMemcpyHostToDevice));
+  OK(cudaGraphLaunch(executable, stream));
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaMemcpy(host, y, sizeof(host), cudaMemcpyDeviceToHost));
+  CHECK(host[0] == 7 && host[1] == 0x02020202 && host[2] == 7);
+  CHECK(calls == 0 && others == 1);
+  OK(cudaEventQuery(second));
+  OK(cudaGraphExecEventRecordNodeSetEvent(executable, record, first));
+  OK(cudaGraphExecEventWaitNodeSetEvent(executable, wait, first));
+  OK(cudaGraphLaunch(executable, stream));
+  OK(cudaStreamSynchronize(stream));
+  CHECK(others == 2);
+  OK(cudaGraphExecDestroy(executable));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaFree(x));
+  OK(cudaFree(y));
+  return nullptr;
+}
+
+// What is asked of a device, a stream, a kernel and a pool.
+extern "C" const char* asked() {
+  unsigned long long bytes = 1;
+  OK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrReservedMemCurrent, &bytes));
+  CHECK(bytes == 0);
+  CHECK(cudaDeviceGetGraphMemAttribute(1000, cudaGraphMemAttrUsedMemHigh, &bytes) == cudaErrorInvalidDevice);
+  OK(cudaDeviceGraphMemTrim(0));
+  cudaFuncCache cache;
+  cudaSharedMemConfig banks;
+  OK(cudaDeviceGetCacheConfig(&cache));
+  OK(cudaDeviceGetSharedMemConfig(&banks));
+  CHECK(cudaDeviceGetCacheConfig(nullptr) == cudaErrorInvalidValue);
+  int grid = 0, block = 0, limited = 0;
+  OK(cudaOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, scale, 0, 0, 0u));
+  OK(cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
+      &grid, &limited, scale, [](int) { return 0; }, 64));
+  CHECK(grid > 0 && block > 64 && limited == 64);
+  cudaStream_t stream;
+  OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -1));
+  cudaStreamAttrValue value;
+  OK(cudaStreamGetAttribute(stream, cudaStreamAttributePriority, &value));
+  CHECK(value.priority == -1);
+  cudaMemLocation place = {cudaMemLocationTypeDevice, 0};
+  cudaMemPool_t pool, own;
+  OK(cudaMemGetDefaultMemPool(&pool, &place, cudaMemAllocationTypePinned));
+  OK(cudaDeviceGetDefaultMemPool(&own, 0));
+  cudaMemAccessFlags access;
+  OK(cudaMemPoolGetAccess(&access, pool, &place));
+  CHECK(pool == own && access == cudaMemAccessFlagsProtReadWrite);
+
+  int *x, host[6] = {1, 2, 3, 4, 5, 6}, back[6] = {};
+  OK(cudaMalloc(&x, sizeof(host)));
+  cudaMemcpy3DPeerParms box = {};
+  box.srcPtr = make_cudaPitchedPtr(host, 3 * sizeof(int), 3, 2);
+  box.dstPtr = make_cudaPitchedPtr(x, 3 * sizeof(int), 3, 2);
+  box.extent = make_cudaExtent(3 * sizeof(int), 2, 1);
+  OK(cudaMemcpy3DPeer(&box));
+  OK(cudaMemcpy(back, x, sizeof(back), cudaMemcpyDeviceToHost));
+  CHECK(back[5] == 6);
+  CHECK(cudaMemcpy3DPeer(nullptr) == cudaErrorInvalidValue);
+  int far[2] = {};
+  void* to[] = {&far[0], &far[1]};
+  const void* from[] = {x + 1, x + 4};
+  const size_t each[] = {sizeof(int), sizeof(int)};
+  cudaMemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  size_t first_of = 0;
+  OK(cudaMemcpyBatchAsync(to, from, each, 2, &attributes, &first_of, 1, stream));
+  OK(cudaStreamSynchronize(stream));
+  CHECK(far[0] == 2 && far[1] == 5);
+  CHECK(cudaMemcpyBatchAsync(to, from, each, 2, &attributes, &first_of, 3, stream) == cudaErrorInvalidValue);
+  void* function = x;
+  cudaDriverEntryPointQueryResult status;
+  OK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, 0, &status));
+  CHECK(function == nullptr && status == cudaDriverEntryPointSymbolNotFound);
+  OK(cudaFree(x));
+  OK(cudaStreamDestroy(stream));
   return nullptr;
 }

@@ -63,13 +63,15 @@ struct CopyNode {
   cudaMemcpy3DParms copy;
   cudaError_t issue(cudaStream_t stream) const { return cudaMemcpy3DAsync(&copy, stream); }
 };
-struct Copy1DNode {
-  void* to;
-  const void* from;
-  size_t bytes;
-  cudaMemcpyKind kind;
-  cudaError_t issue(cudaStream_t stream) const { return cudaMemcpyAsync(to, from, bytes, kind, stream); }
-};
+// A row of bytes, as a box.
+static inline cudaMemcpy3DParms row_copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = {const_cast<void*>(from), bytes, bytes, 1};
+  copy.dstPtr = {to, bytes, bytes, 1};
+  copy.extent = {bytes, 1, 1};
+  copy.kind = kind;
+  return copy;
+}
 struct FillNode {
   cudaMemsetParams fill;
   cudaError_t issue(cudaStream_t stream) const { return loom_cuda_fill(&fill, stream); }
@@ -122,6 +124,20 @@ static inline cudaError_t set_node(cudaGraphExec_t executable, cudaGraphNode_t n
   if (executable == nullptr || params == nullptr) return cudaErrorInvalidValue;
   return loom_cuda_graph_set(executable, node, type, work_of(new Own{*params}));
 }
+// Gives a graph's own node another struct of parameters, or says which it has.
+template <typename Own, typename Params>
+static inline cudaError_t set_own_node(cudaGraphNode_t node, cudaGraphNodeType type, const Params* params) {
+  if (params == nullptr) return cudaErrorInvalidValue;
+  return loom_cuda_graph_set(nullptr, node, type, work_of(new Own{*params}));
+}
+template <typename Own, typename Params>
+static inline cudaError_t get_node(cudaGraphNode_t node, cudaGraphNodeType type, Params Own::* member,
+                                   Params* params) {
+  const void* const own = loom_cuda_graph_work_of(node, type);
+  if (own == nullptr || params == nullptr) return cudaErrorInvalidValue;
+  *params = static_cast<const Own*>(own)->*member;
+  return cudaSuccess;
+}
 
 }  // namespace loom_cuda
 
@@ -136,6 +152,53 @@ static inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cuda
 static inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
                                                         unsigned long long = 0) {
   return loom_cuda_graph_instantiate(executable, graph);
+}
+enum cudaGraphInstantiateResult {
+  cudaGraphInstantiateSuccess = 0,
+  cudaGraphInstantiateError = 1,
+  cudaGraphInstantiateInvalidStructure = 2,
+  cudaGraphInstantiateNodeOperationNotSupported = 3,
+  cudaGraphInstantiateMultipleDevicesNotSupported = 4,
+  cudaGraphInstantiateConditionalHandleUnused = 5
+};
+struct cudaGraphInstantiateParams {
+  unsigned long long flags;
+  cudaStream_t uploadStream;
+  cudaGraphNode_t errNode_out;
+  cudaGraphInstantiateResult result_out;
+};
+static inline cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                                         cudaGraphInstantiateParams* params) {
+  if (params == nullptr) return cudaErrorInvalidValue;
+  const cudaError_t error = loom_cuda_graph_instantiate(executable, graph);
+  params->errNode_out = nullptr;
+  params->result_out = error == cudaSuccess ? cudaGraphInstantiateSuccess : cudaGraphInstantiateError;
+  return error;
+}
+// A device keeps no memory for graphs: theirs is that of their own allocations.
+enum cudaGraphMemAttributeType {
+  cudaGraphMemAttrUsedMemCurrent = 0,
+  cudaGraphMemAttrUsedMemHigh = 1,
+  cudaGraphMemAttrReservedMemCurrent = 2,
+  cudaGraphMemAttrReservedMemHigh = 3
+};
+static inline cudaError_t cudaDeviceGetGraphMemAttribute(int device, cudaGraphMemAttributeType, void* value) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return error;
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
+  if (value == nullptr) return cudaErrorInvalidValue;
+  *static_cast<unsigned long long*>(value) = 0;
+  return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceSetGraphMemAttribute(int device, cudaGraphMemAttributeType attribute,
+                                                         void* value) {
+  unsigned long long now;
+  return value == nullptr ? cudaErrorInvalidValue : cudaDeviceGetGraphMemAttribute(device, attribute, &now);
+}
+static inline cudaError_t cudaDeviceGraphMemTrim(int device) {
+  unsigned long long now;
+  return cudaDeviceGetGraphMemAttribute(device, cudaGraphMemAttrUsedMemCurrent, &now);
 }
 enum cudaGraphExecUpdateResult { cudaGraphExecUpdateSuccess = 0, cudaGraphExecUpdateError = 1 };
 struct cudaGraphExecUpdateResultInfo {
@@ -173,8 +236,8 @@ static inline cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGrap
 static inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph,
                                                    const cudaGraphNode_t* after, size_t count, void* to,
                                                    const void* from, size_t bytes, cudaMemcpyKind kind) {
-  return loom_cuda_graph_add(node, graph, after, count, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of(new loom_cuda::Copy1DNode{to, from, bytes, kind}));
+  const cudaMemcpy3DParms copy = loom_cuda::row_copy(to, from, bytes, kind);
+  return cudaGraphAddMemcpyNode(node, graph, after, count, &copy);
 }
 static inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph,
                                                  const cudaGraphNode_t* after, size_t count,
@@ -240,9 +303,8 @@ static inline cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t execu
 static inline cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                              void* to, const void* from, size_t bytes,
                                                              cudaMemcpyKind kind) {
-  if (executable == nullptr) return cudaErrorInvalidValue;
-  return loom_cuda_graph_set(executable, node, cudaGraphNodeTypeMemcpy,
-                             loom_cuda::work_of(new loom_cuda::Copy1DNode{to, from, bytes, kind}));
+  const cudaMemcpy3DParms copy = loom_cuda::row_copy(to, from, bytes, kind);
+  return cudaGraphExecMemcpyNodeSetParams(executable, node, &copy);
 }
 static inline cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                            const cudaMemsetParams* params) {
@@ -251,6 +313,52 @@ static inline cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t execu
 static inline cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node,
                                                          const cudaHostNodeParams* params) {
   return loom_cuda::set_node<loom_cuda::HostNode>(executable, node, cudaGraphNodeTypeHost, params);
+}
+
+static inline cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t executable,
+                                                               cudaGraphNode_t node, cudaEvent_t event) {
+  return loom_cuda::set_node<loom_cuda::RecordNode>(executable, node, cudaGraphNodeTypeEventRecord, &event);
+}
+static inline cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t executable, cudaGraphNode_t node,
+                                                             cudaEvent_t event) {
+  return loom_cuda::set_node<loom_cuda::WaitNode>(executable, node, cudaGraphNodeTypeWaitEvent, &event);
+}
+
+static inline cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, cudaMemcpy3DParms* params) {
+  return loom_cuda::get_node(node, cudaGraphNodeTypeMemcpy, &loom_cuda::CopyNode::copy, params);
+}
+static inline cudaError_t cudaGraphMemcpyNodeSetParams(cudaGraphNode_t node,
+                                                       const cudaMemcpy3DParms* params) {
+  return loom_cuda::set_own_node<loom_cuda::CopyNode>(node, cudaGraphNodeTypeMemcpy, params);
+}
+static inline cudaError_t cudaGraphMemcpyNodeSetParams1D(cudaGraphNode_t node, void* to, const void* from,
+                                                         size_t bytes, cudaMemcpyKind kind) {
+  const cudaMemcpy3DParms copy = loom_cuda::row_copy(to, from, bytes, kind);
+  return cudaGraphMemcpyNodeSetParams(node, &copy);
+}
+static inline cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node, cudaMemsetParams* params) {
+  return loom_cuda::get_node(node, cudaGraphNodeTypeMemset, &loom_cuda::FillNode::fill, params);
+}
+static inline cudaError_t cudaGraphMemsetNodeSetParams(cudaGraphNode_t node, const cudaMemsetParams* params) {
+  return loom_cuda::set_own_node<loom_cuda::FillNode>(node, cudaGraphNodeTypeMemset, params);
+}
+static inline cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, cudaHostNodeParams* params) {
+  return loom_cuda::get_node(node, cudaGraphNodeTypeHost, &loom_cuda::HostNode::call, params);
+}
+static inline cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node, const cudaHostNodeParams* params) {
+  return loom_cuda::set_own_node<loom_cuda::HostNode>(node, cudaGraphNodeTypeHost, params);
+}
+static inline cudaError_t cudaGraphEventRecordNodeGetEvent(cudaGraphNode_t node, cudaEvent_t* event) {
+  return loom_cuda::get_node(node, cudaGraphNodeTypeEventRecord, &loom_cuda::RecordNode::event, event);
+}
+static inline cudaError_t cudaGraphEventRecordNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event) {
+  return loom_cuda::set_own_node<loom_cuda::RecordNode>(node, cudaGraphNodeTypeEventRecord, &event);
+}
+static inline cudaError_t cudaGraphEventWaitNodeGetEvent(cudaGraphNode_t node, cudaEvent_t* event) {
+  return loom_cuda::get_node(node, cudaGraphNodeTypeWaitEvent, &loom_cuda::WaitNode::event, event);
+}
+static inline cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t event) {
+  return loom_cuda::set_own_node<loom_cuda::WaitNode>(node, cudaGraphNodeTypeWaitEvent, &event);
 }
 
 // CUDA 13 has a word about each edge: here a node waits for all of another one, which zeros say.

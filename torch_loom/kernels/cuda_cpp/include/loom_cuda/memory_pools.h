@@ -98,6 +98,23 @@ static inline cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMem
                                                size_t) {
   return pool != nullptr && accesses != nullptr ? cudaSuccess : cudaErrorInvalidValue;
 }
+static inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool,
+                                               cudaMemLocation* location) {
+  if (flags == nullptr || pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
+  *flags = cudaMemAccessFlagsProtReadWrite;
+  return cudaSuccess;
+}
+static inline cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                                   cudaMemAllocationType type) {
+  if (pool == nullptr || location == nullptr) return cudaErrorInvalidValue;
+  if (location->type != cudaMemLocationTypeDevice || type != cudaMemAllocationTypePinned)
+    return cudaErrorNotSupported;
+  return cudaDeviceGetDefaultMemPool(pool, location->id);
+}
+static inline cudaError_t cudaMemGetMemPool(cudaMemPool_t* pool, cudaMemLocation* location,
+                                            cudaMemAllocationType type) {
+  return cudaMemGetDefaultMemPool(pool, location, type);
+}
 static inline cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t pool,
                                                   cudaStream_t stream) {
   return pool != nullptr ? cudaMallocAsync(address, bytes, stream) : cudaErrorInvalidValue;

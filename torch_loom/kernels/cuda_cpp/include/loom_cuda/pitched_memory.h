@@ -120,3 +120,26 @@ static inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaS
 static inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
   return loom_cuda::finish(cudaMemcpy3DAsync(copy));
 }
+
+struct cudaMemcpy3DPeerParms {
+  cudaArray_t srcArray;
+  cudaPos srcPos;
+  cudaPitchedPtr srcPtr;
+  int srcDevice;
+  cudaArray_t dstArray;
+  cudaPos dstPos;
+  cudaPitchedPtr dstPtr;
+  int dstDevice;
+  cudaExtent extent;
+};
+// Addresses say which device they are of.
+static inline cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* copy,
+                                                cudaStream_t stream = nullptr) {
+  if (copy == nullptr) return cudaErrorInvalidValue;
+  const cudaMemcpy3DParms box = {copy->srcArray, copy->srcPos, copy->srcPtr, copy->dstArray,
+                                 copy->dstPos,   copy->dstPtr, copy->extent, cudaMemcpyDefault};
+  return cudaMemcpy3DAsync(&box, stream);
+}
+static inline cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* copy) {
+  return loom_cuda::finish(cudaMemcpy3DPeerAsync(copy));
+}

@@ -63,6 +63,52 @@ static inline cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* fr
                                          size_t bytes) {
   return loom_cuda::finish(cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, nullptr));
 }
+enum cudaMemcpySrcAccessOrder {
+  cudaMemcpySrcAccessOrderInvalid = 0,
+  cudaMemcpySrcAccessOrderStream = 1,
+  cudaMemcpySrcAccessOrderDuringApiCall = 2,
+  cudaMemcpySrcAccessOrderAny = 3
+};
+struct cudaMemcpyAttributes {
+  cudaMemcpySrcAccessOrder srcAccessOrder;
+  cudaMemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+};
+// One copy after another, in the order of the stream, which is what each attribute allows at least.
+static inline cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* bytes,
+                                               size_t count, cudaMemcpyAttributes* attributes,
+                                               size_t* first_of, size_t num_attributes, cudaStream_t stream) {
+  const bool is_whole = to != nullptr && from != nullptr && bytes != nullptr && count != 0 &&
+                        attributes != nullptr && first_of != nullptr && num_attributes != 0 &&
+                        num_attributes <= count && first_of[0] == 0;
+  if (!is_whole || stream == nullptr) return cudaErrorInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    const cudaError_t error = cudaMemcpyAsync(to[i], from[i], bytes[i], cudaMemcpyDefault, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+  cudaDriverEntryPointVersionNotSufficent = 2
+};
+// The driver's functions are a header's, which have no names at run time.
+static inline cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                                  cudaDriverEntryPointQueryResult* status = nullptr) {
+  if (symbol == nullptr || function == nullptr) return cudaErrorInvalidValue;
+  *function = nullptr;
+  if (status == nullptr) return cudaErrorSymbolNotFound;
+  *status = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+static inline cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* symbol, void** function, unsigned, unsigned long long flags,
+    cudaDriverEntryPointQueryResult* status = nullptr) {
+  return cudaGetDriverEntryPoint(symbol, function, flags, status);
+}
+
 // By the number of a device, as before CUDA 13; -1 is the host.
 static inline cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device,
                                                cudaStream_t stream = nullptr) {
@@ -221,6 +267,30 @@ static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* least_grid, in
                                                              size_t shared_bytes = 0, int limit = 0) {
   return cudaOccupancyMaxPotentialBlockSizeVariableSMem(
       least_grid, block, kernel, [shared_bytes](int) { return shared_bytes; }, limit);
+}
+template <typename F, typename S>
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(int* least_grid, int* block,
+                                                                                  F kernel, S shared_bytes,
+                                                                                  int limit = 0,
+                                                                                  unsigned = 0) {
+  return cudaOccupancyMaxPotentialBlockSizeVariableSMem(least_grid, block, kernel, shared_bytes, limit);
+}
+template <typename F>
+static inline cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(int* least_grid, int* block, F kernel,
+                                                                      size_t shared_bytes = 0, int limit = 0,
+                                                                      unsigned = 0) {
+  return cudaOccupancyMaxPotentialBlockSize(least_grid, block, kernel, shared_bytes, limit);
+}
+// Neither has an effect here, so that both are as they come.
+static inline cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* config) {
+  if (config == nullptr) return cudaErrorInvalidValue;
+  *config = cudaFuncCachePreferNone;
+  return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* config) {
+  if (config == nullptr) return cudaErrorInvalidValue;
+  *config = cudaSharedMemBankSizeFourByte;
+  return cudaSuccess;
 }
 
 #ifdef LOOM_CUDA_DEVICE_CODE

@@ -45,5 +45,15 @@ static inline cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStream
   int priority;
   return value == nullptr ? cudaErrorInvalidValue : cudaStreamGetPriority(stream, &priority);
 }
+static inline cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaStreamAttrID attribute,
+                                                 cudaStreamAttrValue* value) {
+  int priority = 0;
+  if (value == nullptr) return cudaErrorInvalidValue;
+  const cudaError_t error = cudaStreamGetPriority(stream, &priority);
+  if (error != cudaSuccess) return error;
+  *value = {};
+  if (attribute == cudaStreamAttributePriority) value->priority = priority;
+  return cudaSuccess;
+}
 static inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 static inline cudaError_t cudaStreamCopyAttributes(cudaStream_t, cudaStream_t) { return cudaSuccess; }
