@@ -22,6 +22,7 @@ from torch_loom import config
 from torch_loom.config import settings
 from torch_loom.kernels.cuda_cpp import INCLUDE, prelude, program
 from torch_loom.kernels.cuda_cpp.attempts import compile_rewritten
+from torch_loom.kernels.cuda_cpp.own_functions import TOOLS, keep_own_functions
 from torch_loom.kernels.cuda_cpp.rewrite import RefusedError, rewrite
 
 _CUDA_SUFFIXES = (".cu", ".cuh")
@@ -287,6 +288,8 @@ def compile_source(source: str, output: Path, command: Command) -> None:
         CompilerError, subprocess.CalledProcessError: the compiler or its preprocessor refuses it.
     """
     own = [*compile_options(), *checks(command.is_checked, command.finds_races)]
+    if command.is_relocatable:
+        own.append("-DLOOM_CUDA_RELOCATABLE=1")
     options = [*own, *command.compile]
     if not any(option.startswith("-std=") for option in options):
         options.append("-std=c++20")
@@ -314,6 +317,8 @@ def compile_source(source: str, output: Path, command: Command) -> None:
             return CompilerError(done.stderr, done.returncode) if done.returncode else None
 
         compile_rewritten(rewritten, refused, attempt)
+        if not command.is_relocatable:
+            keep_own_functions(output)
 
 
 def _run(command: list[str]) -> None:
@@ -352,6 +357,9 @@ def main(arguments: Sequence[str]) -> int:
     except subprocess.CalledProcessError as error:
         return error.returncode or 1
     except FileNotFoundError as error:
+        if error.filename in TOOLS:
+            print(f"nvcc: {error.filename} cannot be run ({error}): install binutils", file=sys.stderr)
+            return 2
         if error.filename in arguments:
             print(f"nvcc: {error.filename}: {error.strerror}", file=sys.stderr)
             return 2

@@ -36,7 +36,7 @@ LOOM_CUDA_HANDLER(out_of_bounds_abort)(void* data, uintptr_t index) {
 
 namespace loom_cuda {
 // Volatile: compilers take checks for functions that do not read it, and would not write it.
-static thread_local volatile int unchecked_depth;
+LOOM_CUDA_OF_THREAD volatile int unchecked_depth;
 // Accesses of this thread are not looked at while there is one.
 struct Unchecked {
   Unchecked() { ++unchecked_depth; }
@@ -51,8 +51,8 @@ namespace loom_cuda {
 #define LOOM_CUDA_UNCHECKED __attribute__((no_sanitize("kernel-address", "address", "thread")))
 
 // Ranges that accesses have been found to be in.
-static thread_local loom_cuda_range known_ranges[4];
-static thread_local unsigned next_range;
+LOOM_CUDA_OF_THREAD loom_cuda_range known_ranges[4];
+LOOM_CUDA_OF_THREAD unsigned next_range;
 
 LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t address, size_t bytes,
                                                                        int is_written, const void* from) {
@@ -64,8 +64,8 @@ LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t
 
 #ifdef LOOM_CUDA_RACES
 // Static shared memory that the kernel has reached the declarations of.
-static thread_local loom_cuda_range shared_ranges[64];
-static thread_local unsigned num_shared;
+LOOM_CUDA_OF_THREAD loom_cuda_range shared_ranges[64];
+LOOM_CUDA_OF_THREAD unsigned num_shared;
 
 template <typename T>
 LOOM_CUDA_UNCHECKED static inline void note_shared(const T& variable) {

@@ -5,12 +5,13 @@
 #include <string.h>
 
 #include "loom_cuda/engine.h"
+#include "loom_cuda/threads.h"
 
 namespace loom_cuda {
 
 // Of each megabyte that the low bits can name, the high bits; 0: none has been converted.
-static thread_local unsigned short high_bits[4096];
-static thread_local bool has_high_bits;
+LOOM_CUDA_OF_THREAD unsigned short high_bits[4096];
+LOOM_CUDA_OF_THREAD bool has_high_bits;
 
 static inline void note_high_bits(unsigned long long at) {
   const auto high = static_cast<unsigned short>(at >> 32);

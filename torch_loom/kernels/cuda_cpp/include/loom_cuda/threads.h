@@ -8,16 +8,21 @@
 #include "loom_cuda/types.h"
 
 // One set for each source file and thread of the host: no other file can change them, so that the compiler
-// may keep them in registers.
-static thread_local uint3 threadIdx, blockIdx;
-static thread_local uint3 blockDim, gridDim;
+// may keep them in registers. Relocatable code calls functions of other files, and has one set for all.
+#ifdef LOOM_CUDA_RELOCATABLE
+#define LOOM_CUDA_OF_THREAD __attribute__((weak, visibility("hidden"))) __thread
+#else
+#define LOOM_CUDA_OF_THREAD static thread_local
+#endif
+LOOM_CUDA_OF_THREAD uint3 threadIdx, blockIdx;
+LOOM_CUDA_OF_THREAD uint3 blockDim, gridDim;
 static constexpr int warpSize = 32;
 
 namespace loom_cuda {
 
-static thread_local loom_cuda_runner* runner;
+LOOM_CUDA_OF_THREAD loom_cuda_runner* runner;
 // Whether a thread of the block has waited.
-static thread_local bool has_waited;
+LOOM_CUDA_OF_THREAD bool has_waited;
 
 static inline unsigned thread_rank() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
