@@ -38,6 +38,7 @@ def run_compiled(model: nn.Module, x: Tensor, backend: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_modules_compute_the_same(backend: str) -> None:
     run_compiled(emulate(convnet().eval(), B8), random(4, 3, 8, 8), backend)
