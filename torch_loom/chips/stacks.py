@@ -70,8 +70,9 @@ def stacks() -> Mapping[str, Stack]:
 
 def reached(chip: Chip, run: Run) -> dict[str, float]:
     """Return the samples a second of each stack that runs on a chip as it is shipped; others have none."""
-    known = {name: stack for name, stack in stacks().items() if chip.name in stack.chips}
-    if not known or rates(chip) != rates(load(chip.name)):
-        return {}
-    found = {name: stack.samples_per_second(chip.name, run) for name, stack in known.items()}
-    return {name: rate for name, rate in found.items() if rate is not None}
+    found = {
+        name: rate
+        for name, stack in stacks().items()
+        if (rate := stack.samples_per_second(chip.name, run)) is not None
+    }
+    return found if found and rates(chip) == rates(load(chip.name)) else {}

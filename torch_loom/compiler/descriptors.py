@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from torch_loom.compiler.plan.model import Grid
 from torch_loom.config.files import no_file
 from torch_loom.errors import CompilerOptionError
 
-Grid = tuple[int, int]
 MAX_BYTES = 1 << 20
 MAX_CHIPS = 32
 _DEVICE, _CLUSTER = "backend_device_descriptor_path", "backend_cluster_descriptor_path"
 # Bytes of a core's memory: those that a program needs at all, and more than any has.
-_MIN_SRAM, _MAX_SRAM = 1 << 10, 1 << 30
+SRAM_RANGE = (1 << 10, 1 << 30)
 
 
 @functools.lru_cache(maxsize=32)
@@ -40,13 +40,26 @@ def read_yaml(option: str, path: str) -> dict[str, Any]:
         raise CompilerOptionError(f"{option}={path!r}: {reason}")
     try:
         data = _yaml_of(path, Path(path).stat().st_mtime)
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise CompilerOptionError(f"{option}={path!r}: the file cannot be read ({error})") from error
     if not isinstance(data, dict):
         raise CompilerOptionError(
             f"{option}={path!r}: the file has {type(data).__name__}, not keys and values"
         )
     return data
+
+
+def check_number(option: str, path: str, name: str, value: object, least: float, most: float) -> None:
+    """Check a number of a file; it is whole where ``least`` is.
+
+    Raises:
+        CompilerOptionError: it is no such number, or less than ``least`` or more than ``most``.
+    """
+    kinds, what = (int, "a whole number") if isinstance(least, int) else (int | float, "a number")
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        raise CompilerOptionError(
+            f"{option}={path!r}: {name} is {reprlib.repr(value)}; expected {what} from {least:,} to {most:,}"
+        )
 
 
 def cores_of(path: str, own: Grid, whole_grid: Grid, sram: int) -> tuple[int, int, int]:
@@ -68,13 +81,6 @@ def cores_of(path: str, own: Grid, whole_grid: Grid, sram: int) -> tuple[int, in
     def wrong(what: str) -> CompilerOptionError:
         return CompilerOptionError(f"{_DEVICE}={path!r}: {what}")
 
-    def whole(name: str, value: Any, least: int, most: int) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise wrong(
-                f"{name} is {reprlib.repr(value)}; expected a whole number from {least:,} to {most:,}"
-            )
-        return value
-
     if not data.keys() & {"functional_workers", "grid", "worker_l1_size"}:
         raise wrong(
             "expected functional_workers, a list of 'x-y'; grid, as in 'grid: {rows: 8, columns: 6}'; or "
@@ -92,14 +98,15 @@ def cores_of(path: str, own: Grid, whole_grid: Grid, sram: int) -> tuple[int, in
         if not isinstance(grid, Mapping) or grid.keys() != {"rows", "columns"}:
             known = "rows and columns, as in 'grid: {rows: 8, columns: 6}'"
             raise wrong(f"grid is {reprlib.repr(grid)}; expected {known}")
-        found = (
-            whole("grid: rows", grid["rows"], 1, rows),
-            whole("grid: columns", grid["columns"], 1, columns),
-        )
-    return *found, whole("worker_l1_size", data.get("worker_l1_size", sram), _MIN_SRAM, _MAX_SRAM)
+        for name, most in (("rows", rows), ("columns", columns)):
+            check_number(_DEVICE, path, f"grid: {name}", grid[name], 1, most)
+        found = grid["rows"], grid["columns"]
+    sram = data.get("worker_l1_size", sram)
+    check_number(_DEVICE, path, "worker_l1_size", sram, *SRAM_RANGE)
+    return *found, sram
 
 
-def _spanned(workers: Any, wrong: Any) -> Grid:
+def _spanned(workers: Any, wrong: Callable[[str], CompilerOptionError]) -> Grid:
     # Cores are named "x-y"; those of a column count.
     try:
         if not all(isinstance(name, str) for name in workers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch_loom.chips import Chip, load
 from torch_loom.chips.cost import CostModel, Kernel, Op
 from torch_loom.chips.cost.lower import lower
 from torch_loom.chips.rates import efficiency, rates
-from torch_loom.compiler.descriptors import cores_of, num_chips_of, read_yaml
+from torch_loom.compiler.descriptors import SRAM_RANGE, check_number, cores_of, num_chips_of, read_yaml
 from torch_loom.compiler.options import Options
 from torch_loom.config.boards import DEVICE_CONFIGS
 from torch_loom.config.files import whole_file
@@ -210,7 +209,7 @@ def _logical(row: int) -> int:
 _PARAMETERS: Mapping[str, tuple[float, float]] = {
     "rows": (1, 1024),
     "columns": (1, 1024),
-    "sram_bytes": (1 << 10, 1 << 30),
+    "sram_bytes": SRAM_RANGE,
     "channels": (1, 1024),
     "channel_bytes": (1, 1 << 48),
     "dram_bytes_per_cycle": (1e-3, 1e9),
@@ -240,11 +239,5 @@ def _with_runtime_parameters(target: Target, options: Options) -> Target:
             f"backend_runtime_params_path={path!r}: it takes the keys {', '.join(_PARAMETERS)}"
         )
     for name, value in data.items():
-        least, most = _PARAMETERS[name]
-        kinds, what = (int, "a whole number") if isinstance(least, int) else (int | float, "a number")
-        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-            raise CompilerOptionError(
-                f"backend_runtime_params_path={path!r}: {name} is {reprlib.repr(value)}; expected {what} "
-                f"from {least:,} to {most:,}"
-            )
+        check_number("backend_runtime_params_path", path, name, value, *_PARAMETERS[name])
     return replace(target, **data)

@@ -7,7 +7,6 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -271,11 +270,7 @@ class Executable:
         Raises:
             ImageError: a file cannot be written; what was there stays.
         """
-        target = Path(folder)
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ImageError(f"{target}: the folder of outputs cannot be made ({error})") from error
+        target = file.folder(folder, "folder of outputs")
         with file.whole_file(target / "netlist.yaml", "netlist") as unfinished:
             unfinished.write_text(self.netlist(), encoding="utf-8")
         if trace != "NONE":

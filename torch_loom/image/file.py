@@ -34,6 +34,20 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
         raise ImageError(f"{path!s}: the {what} cannot be written ({error})") from error
 
 
+def folder(path: str | os.PathLike[str], what: str) -> Path:
+    """Make a folder, where it is not there yet; ``what`` is what a message calls it.
+
+    Raises:
+        ImageError: it cannot be made.
+    """
+    made = Path(path)
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImageError(f"{made}: the {what} cannot be made ({error})") from error
+    return made
+
+
 def write(path: str | os.PathLike[str], body: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> None:
     """Write an image; the file is there whole or not at all.
 

@@ -310,7 +310,7 @@ def summary(plan: Mapping[str, Any]) -> Table:
         interval = f"{duration(totals['interval_seconds'])}, predicted"
         throughput = f"{totals['samples_per_second']:,.0f} samples/s, predicted"
         whole = f"{plan['end_to_end']['samples_per_second']:,.0f} samples/s, predicted"
-        rates = plan["end_to_end"].get("reached", {})
+        rates = plan["end_to_end"]["reached"]
         reached = [(f"under {stack}", f"{rate:,.0f} samples/s, fitted") for stack, rate in rates.items()]
     for name, text in (
         ("chip", f"{plan['num_chips']} x {plan['chip']}, {rows} x {columns} cores"),
