@@ -161,10 +161,6 @@ class KernelCheckError(LoomError, RuntimeError):
     around. The message names the kernel, the line, the program and the argument."""
 
 
-class LaunchError(LoomError, ValueError, cuda_type=ValueError):
-    """A kernel of a program's own was launched with a grid or arguments that cannot be."""
-
-
 class CompilerOptionError(LoomError, ValueError):
     """An option of the compiler that does not exist, is refused, or has a bad value."""
 

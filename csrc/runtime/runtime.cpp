@@ -79,7 +79,8 @@ void check_physical(const Config& config) {
 
 }  // namespace
 
-Runtime::Runtime(const Config& config, int64_t world) : config_(config), world_(world) {
+Runtime::Runtime(const Config& config, int64_t world)
+    : config_(config), world_(world), drawn_(config.chaos_seed) {
   check_physical(config);
   create_drivers();
   for (const Shared& each : drivers_) {
@@ -116,7 +117,18 @@ void Runtime::create_drivers() {
   }
 }
 
+std::optional<uint64_t> Runtime::draw() noexcept {
+  if (config_.launch != "chaos") return std::nullopt;
+  // SplitMix64 (Steele, Lea, Flood 2014).
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  uint64_t number = drawn_.fetch_add(kStep, std::memory_order_relaxed) + kStep;
+  number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9u;
+  number = (number ^ number >> 27) * 0x94d049bb133111ebu;
+  return number ^ number >> 31;
+}
+
 void Runtime::set_chaos_seed(uint64_t seed) {
+  drawn_.store(seed, std::memory_order_relaxed);
   for (const Shared& each : drivers_) driver::set_chaos_seed(*each.driver, seed);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,8 @@ class Runtime {
   int64_t world() const noexcept { return world_; }
   // Begins the order of the launch mode chaos again with a seed; the devices are synchronised.
   void set_chaos_seed(uint64_t seed);
+  // Under the launch mode chaos the next number that its seed decides; nothing in other modes.
+  std::optional<uint64_t> draw() noexcept;
 
   // As the device's methods.
   driver::Stream stream(int device_index, int64_t id) const { return device(device_index).stream(id); }
@@ -96,6 +99,7 @@ class Runtime {
   std::vector<Shared> drivers_;  // outlive the devices
   std::vector<std::unique_ptr<Device>> devices_;
   bool is_fenced_ = false, has_lazy_devices_ = false;
+  std::atomic<uint64_t> drawn_;  // the state of draw()
 };
 
 // Called with each new device before it is published: the torch glue adds what it knows. Null: no hook.

@@ -35,8 +35,8 @@ constexpr const char* kClearsFlag = "clear_flag";
 // The most steps, of 40 bytes, and the most unknown costs, of a kilobyte at most, that are deferred until a
 // time is read: a program that reads none computes none, unless it is long, and then it computes each cost
 // once.
-constexpr size_t kMaxSteps = 1 << 19;
-constexpr size_t kMaxUnknown = 1 << 15;
+constexpr size_t kMaxSteps = 1 << 20;
+constexpr size_t kMaxUnknown = 1 << 17;
 // That are laid on the time lines while other threads' commands wait.
 constexpr size_t kStepsAtOnce = 1 << 12;
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs" / "call_plans"
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +46,37 @@ def test_the_default_dtype_decides_a_plan() -> None:
         torch.set_default_dtype(dtype)
         assert (x / 2).dtype == dtype
         assert torch.sigmoid(x).dtype == dtype
+
+
+def test_the_world_decides_a_plan() -> None:
+    x = torch.arange(12, dtype=torch.float32, device="loom").view(3, 4)
+    for _ in range(3):
+        assert torch.add(x, x)[2, 3].item() == 22
+        with torch.loom.dry_run(devices=1):
+            y = torch.empty(3, 4, device="loom")
+            before = torch.loom.memory_allocated()
+            z = torch.add(y, y)
+            assert z.shape == (3, 4)
+            assert torch.loom.memory_allocated() == before + 512
+        del y, z
+
+
+def test_attention_is_planned_with_the_kernels_that_are_allowed() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(1, 2, 8, 16, generator=generator)
+    own = query.to("loom")
+    expected = torch.nn.functional.scaled_dot_product_attention(query, query, query)
+    found: dict[SDPBackend, torch.Tensor] = {}
+    for _ in range(3):
+        for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION):
+            with sdpa_kernel(kernel):
+                result = torch.nn.functional.scaled_dot_product_attention(own, own, own).cpu()
+            torch.testing.assert_close(result, expected)
+            assert torch.equal(found.setdefault(kernel, result), result)
+
+
+def test_chip_and_policy_decide_a_plan(fork_loom: PythonRunner) -> None:
+    fork_loom(PROGRAMS / "chip_and_policy_decide_a_plan.py", {"TORCH_LOOM_CHIP": "h200,loom1,atom"})
 
 
 def test_operands_that_share_a_storage_have_a_plan_of_their_own() -> None:

@@ -294,6 +294,13 @@ def test_costs_are_asked_for_when_a_time_is_read(fork_loom: PythonRunner) -> Non
     fork_loom(PROGRAMS / "costs_are_asked_for_when_a_time_is_read.py", env={"TORCH_LOOM_CLOCK": "simulated"})
 
 
+@pytest.mark.long
+def test_a_program_that_reads_no_time_estimates_nothing(fork_loom: PythonRunner) -> None:
+    fork_loom(
+        PROGRAMS / "a_program_that_reads_no_time_estimates_nothing.py", env={"TORCH_LOOM_CLOCK": "simulated"}
+    )
+
+
 def test_when_a_time_is_read_changes_no_time() -> None:
     def program(size: int, reads: bool) -> float:
         torch.loom.synchronize()

@@ -38,6 +38,15 @@ def _of_lists(*ops: str) -> tuple[str, ...]:
 
 CUDA_VALUES: tuple[CudaValue, ...] = (
     CudaValue(
+        (
+            *("index_add", "index_add_", "scatter_add", "scatter_add_"),
+            *("scatter_reduce", "scatter_reduce_", "put", "put_", "bincount"),
+        ),
+        "sums of floats by atomic additions, under `TORCH_LOOM_LAUNCH=chaos`",
+        "added in another order in each call, which the seed decides; deterministic mode keeps one order",
+        "PyTorch's notes on reproducibility; ScatterGatherKernel.cu, Indexing.cu, SummaryOps.cu",
+    ),
+    CudaValue(
         ("add", "add_", "sub", "sub_", "rsub", *_of_lists("add", "sub")),
         "half precision with a Python number, or with `alpha`",
         "the number stays a float32; the sum, fused with the product, is rounded once",

@@ -107,14 +107,16 @@ struct LogNormalKernel {
 template <typename T>
 struct Waiting {
   static constexpr bool kIsPrepared = true;
-  Wide<T> scale;  // -1 / rate
+  double scale;  // -1 / rate: the product with it is rounded once
   void prepare(Wide<T>* numbers, int64_t count) const {
     using Number = Wide<T>;
     constexpr Number kHalfStep = std::numeric_limits<Number>::epsilon() / 2;
     // The logarithm of numbers close to 1 is kept from being 0, also in half precision.
     take_logarithms(numbers, count);
     const Number limit = std::log(Number{1} - kHalfStep);
-    for (int64_t i = 0; i < count; ++i) numbers[i] = scale * (numbers[i] >= limit ? -kHalfStep : numbers[i]);
+    for (int64_t i = 0; i < count; ++i) {
+      numbers[i] = static_cast<Number>(scale * (numbers[i] >= limit ? -kHalfStep : numbers[i]));
+    }
   }
   T value_of(Wide<T> number) const { return static_cast<T>(number); }
 };
@@ -127,9 +129,7 @@ struct ExponentialKernel {
                 "point but you specified ",
                 iter.dtype());
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, iter.dtype(), "exponential_cuda", [&] {
-      using Number = Wide<scalar_t>;
-      fill<scalar_t, Uniform<scalar_t>>(
-          iter, Current::draws(), Waiting<scalar_t>{static_cast<Number>(-1) / static_cast<Number>(rate)});
+      fill<scalar_t, Uniform<scalar_t>>(iter, Current::draws(), Waiting<scalar_t>{-1.0 / rate});
     });
   }
 };

@@ -111,7 +111,3 @@ def weight(op: Op) -> int:
 def is_number(kind: Type) -> bool:
     """Whether it is one value, which a C++ variable holds."""
     return isinstance(kind, Scalar | Pointer)
-
-
-def is_block_of_addresses(kind: Type) -> bool:
-    return isinstance(kind, Tensor) and isinstance(kind.element, Pointer)

@@ -10,6 +10,7 @@ from torch_loom.pybuda.device import program
 from torch_loom.pybuda.module import Module
 from torch_loom.pybuda.run.session import Session, check_training, has_inputs, running
 from torch_loom.pybuda.ttdevice import TTDevice
+from torch_loom.pybuda.verify.stages import verify_devices
 
 AUTO_DEVICE = "auto_tt0"
 
@@ -33,8 +34,6 @@ def verify(verify_cfg: Any, inputs: Sequence[Any] | None = None) -> None:
     """Compare the placed devices with PyTorch, on these inputs or the first that were pushed."""
     if verify_cfg is None:
         return
-    from torch_loom.pybuda.verify.stages import verify_devices
-
     devices = program.placed or nothing_placed()
     if inputs is None:
         inputs = [value.value() for value in devices[0].get_first_inputs(peek=True)[1]]

@@ -29,6 +29,7 @@
 
 #include "torch/core/device.h"
 #include "torch/cuda/values/arithmetic.h"
+#include "torch/cuda/values/atomics.h"
 #include "torch/cuda/values/functions.h"
 #include "torch/cuda/values/list_norms.h"
 #include "torch/cuda/values/optimizers.h"
@@ -280,6 +281,7 @@ constexpr Row kRows[] = {
     {"aten::addcmul", add_term<Term::kProduct, false>},
     {"aten::addcmul_", add_term<Term::kProduct, true>},
     {"aten::arange", range_of_numbers},
+    {"aten::bincount", count_weights_in_some_order},
     {"aten::copy_", copy_converting},
     {"aten::cosh", hyperbolic_cosine},
     {"aten::cosh_", hyperbolic_cosine},
@@ -303,6 +305,8 @@ constexpr Row kRows[] = {
     {"aten::hardswish", hard_swish},
     {"aten::hardswish_", hard_swish},
     {"aten::hardswish_backward", hard_swish_gradient},
+    {"aten::index_add", add_rows_in_some_order},
+    {"aten::index_add_", add_rows_in_some_order},
     {"aten::kthvalue", kth_of_slices},
     {"aten::linalg_vector_norm", norm_in_order},
     {"aten::linspace", linspace_of_integers},
@@ -318,9 +322,15 @@ constexpr Row kRows[] = {
     {"aten::pow", power},
     {"aten::pow_", power},
     {"aten::prod", product_in_order},
+    {"aten::put", put_sums_in_some_order},
+    {"aten::put_", put_sums_in_some_order},
     {"aten::remainder", either<divide_whole<Part::kRemainder>, remainder_of_numbers>},
     {"aten::remainder_", either<divide_whole<Part::kRemainder>, remainder_of_numbers>},
     {"aten::rsub", add_scaled<Sum::kSubtractedFrom>},
+    {"aten::scatter_add", scatter_sums_in_some_order},
+    {"aten::scatter_add_", scatter_sums_in_some_order},
+    {"aten::scatter_reduce", scatter_reduced_in_some_order},
+    {"aten::scatter_reduce_", scatter_reduced_in_some_order},
     {"aten::sigmoid_backward", sigmoid_gradient},
     {"aten::sinh", hyperbolic_sine},
     {"aten::sinh_", hyperbolic_sine},
