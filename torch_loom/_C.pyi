@@ -169,6 +169,7 @@ def launch_compiled(
     is_written: Sequence[bool],
     numbers: Sequence[int],
     scalars: bytes,
+    sizes: Sequence[int] = (),
 ) -> None: ...
 
 # Those that Inductor generated, called with tensors and then numbers; and what makes their buffers.
@@ -192,6 +193,7 @@ class ProgramKernel:
         is_watched: bool,
         number: int,
         deciding: Sequence[int],
+        num_threads: int,
         library: object,
     ) -> None: ...
     @property

@@ -38,15 +38,6 @@ Registry& registry() {
   return *instance;
 }
 
-c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::Store>& store) {
-  // A thread of a stream reads it while the program may be waiting for something else from the store.
-  try {
-    return store->clone();
-  } catch (const std::exception&) {
-    return store;  // of a kind that has no connections
-  }
-}
-
 }  // namespace
 
 void set_checks(bool checks) noexcept { are_checked = checks; }
@@ -69,7 +60,7 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
     : Backend(rank, size),
       store_(store),
       options_(std::move(options)),
-      shared_(std::make_shared<Shared>(own_connection(store), rank, size)) {
+      shared_(std::make_shared<Shared>(store, rank, size)) {
   shared_->name = options_->backend;
   for (const int64_t one : global_ranks(-1)) group_key_ += std::to_string(one) + ",";
   group_key_ = std::to_string(std::hash<std::string>{}(group_key_));

@@ -52,8 +52,8 @@ struct Command;
 
 // What commands share with the communicator, and outlives it.
 struct Shared {
-  Shared(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks)
-      : transport(std::move(store), rank, num_ranks), machine(std::hash<std::string>{}(machine_name())) {}
+  Shared(const c10::intrusive_ptr<c10d::Store>& store, int rank, int num_ranks)
+      : transport(store, rank, num_ranks), machine(std::hash<std::string>{}(machine_name())) {}
   Transport transport;
   const uint64_t machine;
   std::string name;

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
+import typing_extensions
 
 
 def prefixes() -> list[tuple[str, bool]]:
@@ -29,4 +30,6 @@ def prefixes() -> list[tuple[str, bool]]:
     found = {folder + os.sep: is_library for folder, is_library in folders.items()}
     # A file or a module that Python runs; the former may stand elsewhere than the standard library.
     found |= {"<frozen ": True, runpy.__file__: True}
+    # Through which PyTorch's functions that are deprecated are called.
+    found[typing_extensions.__file__] = True
     return sorted(found.items(), key=lambda each: -len(each[0]))

@@ -16,8 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-
 std::string key_of(int rank) { return "loom/" + std::to_string(rank); }
 // Who a rank is, from the moment at which the group is made.
 std::string process_key_of(int rank) { return "loom/process/" + std::to_string(rank); }
@@ -27,10 +25,10 @@ constexpr auto kLookEvery = 50ms;
 
 }  // namespace
 
-Transport::Transport(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks)
-    : store_(std::move(store)), rank_(rank), num_ranks_(num_ranks) {
+Transport::Transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int num_ranks)
+    : rendezvous_(store), rank_(rank), num_ranks_(num_ranks) {
   if (num_ranks_ == 1) return;
-  store_->set(process_key_of(rank_), bytes_of(std::to_string(getpid()) + " " + machine_name()));
+  rendezvous_.set(process_key_of(rank_), std::to_string(getpid()) + " " + machine_name());
 }
 
 void Transport::connect(Clock::time_point deadline) {
@@ -53,7 +51,7 @@ void Transport::connect(Clock::time_point deadline) {
   std::ostringstream text;
   text << name.process << ' ' << name.descriptor << ' ' << name.inode << ' ' << machine << ' ' << address.host
        << ' ' << address.port << ' ' << address.token;
-  store_->set(key_of(rank_), bytes_of(text.str()));
+  rendezvous_.set(key_of(rank_), text.str());
   for (int peer = 0; peer < num_ranks_; ++peer) {
     if (peer != rank_) find(peer, machine, deadline);
   }
@@ -63,9 +61,9 @@ void Transport::connect(Clock::time_point deadline) {
 }
 
 bool Transport::look_up(int peer, Found* found) {
-  if (!store_->check({key_of(peer)})) return false;
-  const std::vector<uint8_t> told = store_->get(key_of(peer));
-  std::istringstream text(std::string(told.begin(), told.end()));
+  std::string told;
+  if (!rendezvous_.find(key_of(peer), &told)) return false;
+  std::istringstream text(told);
   text >> found->segment.process >> found->segment.descriptor >> found->segment.inode >> found->machine >>
       found->address.host >> found->address.port >> found->address.token;
   return !text.fail();
@@ -112,9 +110,9 @@ void Transport::find(int peer, const std::string& machine, Clock::time_point dea
 }
 
 bool Transport::has_vanished(int peer, const std::string& machine) {
-  if (!store_->check({process_key_of(peer)})) return false;
-  const std::vector<uint8_t> told = store_->get(process_key_of(peer));
-  std::istringstream text(std::string(told.begin(), told.end()));
+  std::string told;
+  if (!rendezvous_.find(process_key_of(peer), &told)) return false;
+  std::istringstream text(told);
   int process = 0;
   std::string its_machine;
   text >> process >> its_machine;

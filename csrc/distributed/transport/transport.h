@@ -15,6 +15,7 @@
 
 #include "distributed/operation.h"
 #include "distributed/transport/remote.h"
+#include "distributed/transport/rendezvous.h"
 #include "distributed/transport/segment.h"
 #include "driver/error.h"
 
@@ -29,8 +30,8 @@ class Transport {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Starts nothing; `store` is this object's alone from now on.
-  Transport(c10::intrusive_ptr<c10d::Store> store, int rank, int num_ranks);
+  // Starts nothing.
+  Transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int num_ranks);
 
   int rank() const noexcept { return rank_; }
   int num_ranks() const noexcept { return num_ranks_; }
@@ -93,7 +94,7 @@ class Transport {
   bool has_vanished(int peer, const std::string& machine);
   bool has_ended(int peer) const noexcept;
 
-  const c10::intrusive_ptr<c10d::Store> store_;
+  Rendezvous rendezvous_;
   const int rank_, num_ranks_;
   std::mutex connecting_;
   std::atomic<bool> is_connected_{false}, has_failed_{false};

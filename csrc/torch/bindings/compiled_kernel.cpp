@@ -48,8 +48,9 @@ struct Launch {
 };
 
 // Submits a kernel to the current stream of a device. The tensors are on it; the caller has the GIL released.
+// `sizes`: of its grid and of its block, three numbers each, where it has these.
 void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> tensors,
-            const std::vector<bool>& is_written) {
+            const std::vector<bool>& is_written, c10::ArrayRef<int64_t> sizes = {}) {
   const char* name = work->name.c_str();
   const runtime::StreamRef stream = runtime::current_stream_of(device);
   c10::SmallVector<runtime::Operand, 8> operands, outputs;
@@ -77,11 +78,17 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
                         [](void* work, driver::Stream) { static_cast<const Launch*>(work)->run(); },
                         [](void* work) { delete static_cast<const Launch*>(work); }, context};
   if (!devices().device(device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
-  translated([&] { runtime::submit(stream, kernel, {&op, operands, {}}, outputs); });
+  c10::SmallVector<runtime::Attribute, 2> attributes;
+  for (size_t i = 0; i < sizes.size() / 3; ++i) {
+    attributes.push_back({i == 0 ? "grid" : "block", runtime::Attribute::Kind::kIntegers, 3,
+                          {.integers = sizes.data() + 3 * i}, 0});
+  }
+  translated([&] { runtime::submit(stream, kernel, {&op, operands, attributes}, outputs); });
 }
 
 void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,
-            const std::vector<bool>& is_written, std::vector<int64_t> numbers, const py::bytes& scalars) {
+            const std::vector<bool>& is_written, std::vector<int64_t> numbers, const py::bytes& scalars,
+            const std::vector<int64_t>& sizes) {
   TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(), " tensors but ",
                     is_written.size(), " flags");
   check_device_index(device);
@@ -91,7 +98,7 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
   work->scalars = scalars;
   work->numbers = std::move(numbers);
   const py::gil_scoped_release no_gil;
-  submit(std::move(work), device, tensors, is_written);
+  submit(std::move(work), device, tensors, is_written, sizes);
 }
 
 // A kernel that Inductor generated. Called as Inductor calls one: tensors, then numbers.
@@ -164,11 +171,11 @@ class ProgramKernel {
  public:
   // `parameters`: a letter for each argument: p an address, i a whole number, f, d, h, b a float32, float64,
   // float16, bfloat16. `is_written`: of each address. `is_watched`: it reports each access. `number`: the
-  // cost model's of it; `deciding`: the places of the whole numbers that its cost depends on. `library` has
-  // the function.
+  // cost model's of it; `deciding`: the places of the whole numbers that its cost depends on. `num_threads`:
+  // of a program on a GPU. `library` has the function.
   ProgramKernel(std::string name, uintptr_t function, std::string parameters, std::vector<bool> is_written,
                 size_t block_bytes, bool is_watched, int64_t number, std::vector<int> deciding,
-                py::object library)
+                int64_t num_threads, py::object library)
       : parameters_(std::move(parameters)), library_(std::move(library)) {
     kernel_ = std::make_shared<GridKernel>();
     kernel_->name = std::move(name);
@@ -178,6 +185,7 @@ class ProgramKernel {
     kernel_->is_watched = is_watched;
     kernel_->number = number;
     kernel_->deciding = std::move(deciding);
+    kernel_->num_threads = num_threads;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       if (parameters_[i] == 'p') places_.push_back(static_cast<int>(i));
     }
@@ -326,7 +334,8 @@ std::shared_ptr<BlockRules> swap_block_rules(std::shared_ptr<BlockRules> rules) 
 
 void bind_compiled_kernels(py::module_& m) {
   m.def("launch_compiled", guarded(launch), py::arg("function"), py::arg("name"), py::arg("device"),
-        py::arg("tensors"), py::arg("is_written"), py::arg("numbers"), py::arg("scalars"));
+        py::arg("tensors"), py::arg("is_written"), py::arg("numbers"), py::arg("scalars"),
+        py::arg("sizes") = std::vector<int64_t>{});
   py::class_<CompiledKernel>(m, "CompiledKernel")
       .def(py::init<std::string, uintptr_t, std::vector<bool>, std::vector<bool>, py::object>(),
            py::arg("name"), py::arg("function"), py::arg("is_written"), py::arg("are_real"),
@@ -335,10 +344,10 @@ void bind_compiled_kernels(py::module_& m) {
       .def("__call__", guarded(&CompiledKernel::call));
   py::class_<ProgramKernel>(m, "ProgramKernel")
       .def(py::init<std::string, uintptr_t, std::string, std::vector<bool>, size_t, bool, int64_t,
-                    std::vector<int>, py::object>(),
+                    std::vector<int>, int64_t, py::object>(),
            py::arg("name"), py::arg("function"), py::arg("parameters"), py::arg("is_written"),
            py::arg("block_bytes"), py::arg("is_watched"), py::arg("number"), py::arg("deciding"),
-           py::arg("library"))
+           py::arg("num_threads"), py::arg("library"))
       .def_property_readonly("name", &ProgramKernel::name)
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));

@@ -312,7 +312,12 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
   asked.kind = runtime::Attribute::Kind::kIntegers;
   asked.count = static_cast<uint32_t>(launch.size());
   asked.integers = launch.data();
-  const std::span<const runtime::Attribute> attributes(&asked, 1);
+  const std::array<int64_t, 3> block = {kernel->num_threads, 1, 1};
+  const auto sizes_of = [](const char* what, const std::array<int64_t, 3>& sizes) {
+    return runtime::Attribute{what, runtime::Attribute::Kind::kIntegers, 3, {.integers = sizes.data()}, 0};
+  };
+  const std::array<runtime::Attribute, 3> attributes = {asked, sizes_of("grid", grid),
+                                                        sizes_of("block", block)};
   numbers.insert(numbers.begin(), {grid[0], grid[1], grid[2], 0, 0, reinterpret_cast<int64_t>(&find_memory),
                                    0, reinterpret_cast<int64_t>(&ask_to_end), 0,
                                    work->rules == nullptr ? 0 : reinterpret_cast<int64_t>(&multiply_blocks),

@@ -29,6 +29,7 @@ struct GridKernel {
   bool is_watched = false;       // it reports each access to grid_watch.h
   int64_t number = 0;            // of torch_loom/chips/cost/launches.py
   std::vector<int> deciding;     // the places of the whole numbers that its cost depends on
+  int64_t num_threads = 0;       // of a program on a GPU
   // What a program took last; 0: not known.
   std::atomic<int64_t> program_ns{0};
 };

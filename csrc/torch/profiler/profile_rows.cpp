@@ -174,7 +174,9 @@ void ProfileRows::add_work(const Record& record, uint32_t flow) {
   const auto [type, name] = [&]() -> std::pair<ActivityType, std::string> {
     if (record.kind == CommandKind::kCopy) return {ActivityType::GPU_MEMCPY, record.direction};
     if (record.kind == CommandKind::kFill) return {ActivityType::GPU_MEMSET, "Memset (Device)"};
-    return {ActivityType::CONCURRENT_KERNEL, kernel_name(record.name, record.shape_class)};
+    // A kernel of the program's own has the name that the program gave it.
+    return {ActivityType::CONCURRENT_KERNEL,
+            record.grid.empty() ? kernel_name(record.name, record.shape_class) : record.name};
   }();
   if (!wants(type)) return;
   rows_.insert(row);

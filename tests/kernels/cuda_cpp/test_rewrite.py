@@ -47,6 +47,15 @@ def test_launches(code: str, kernel: str, configuration: str, arguments: str) ->
     assert "<<<" not in made.replace('">>>("', "")
 
 
+def test_lambdas_of_the_device_in_arguments() -> None:
+    code = "void g() { k<<<1, 32>>>(d, [=] __loom_device__ (float v) { return v + NULL; }, NULL); }"
+    made = flat(rewrite(code))
+    assert made.endswith("}, d, [=] (float v) { return v + nullptr; }, nullptr); }".replace("}, d", "},d"))
+    nested = flat(rewrite("void g() { a<<<1, 1>>>([] { b<<<2, 2>>>(1); }); }"))
+    assert nested.count("::loom_cuda::launch(") == 2
+    assert "<<<" not in nested
+
+
 def test_what_is_no_launch() -> None:
     code = 'void f() { s << "<<<1, 1>>>(x)" << x; } std::ostream& operator<< <>(std::ostream&, int);'
     assert rewrite(code) == code

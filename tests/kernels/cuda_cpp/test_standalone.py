@@ -39,6 +39,14 @@ def test_launches_on_a_device_that_has_failed(program: Path) -> None:
     assert "an illegal memory access" in done.stderr
 
 
+@pytest.mark.slow
+def test_a_lambda_of_the_device_is_an_argument(tmp_path: Path) -> None:
+    program = tmp_path / "apply"
+    source = str(PROGRAM / "device_lambda.cu")
+    subprocess.run([*RUN, "nvcc", "-O1", source, "-o", program], check=True, timeout=100)
+    assert _run(program).stdout == "3.5 93.5\n"
+
+
 def _run(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [program, *words],

@@ -1,4 +1,7 @@
 # A launch is a command: on streams, in graphs and profiles, in dry runs; what Triton offers around it.
+import json
+import tempfile
+
 import torch
 import triton
 
@@ -30,9 +33,13 @@ assert out.eq(4).all() and total.item() == 20000
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
     kernels.scale[grid](x, out, 5000, 5.0, BLOCK=1024)
     torch.cuda.synchronize()
-assert any(event.name == "cuda::scale" for event in profile.events()), [
-    event.name for event in profile.events()
-]
+with tempfile.TemporaryDirectory() as folder:
+    profile.export_chrome_trace(f"{folder}/trace.json")
+    with open(f"{folder}/trace.json") as trace:
+        rows = [row for row in json.load(trace)["traceEvents"] if row.get("cat") == "kernel"]
+assert [row["name"] for row in rows] == ["scale"], rows
+assert rows[0]["args"]["grid"] == [5, 1, 1], rows
+assert rows[0]["args"]["block"] == [128, 1, 1], rows
 
 warm = kernels.one.warmup(torch.float32, torch.float32, grid=(1,))
 assert warm.metadata.name == "one"

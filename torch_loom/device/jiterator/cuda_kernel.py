@@ -146,6 +146,7 @@ class CompiledKernel:
                 [True] * len(tensors),
                 [len(args or ()), *sizes, shared_mem],
                 packed,
+                sizes,
             )
 
 

@@ -37,6 +37,7 @@ _LAUNCH = re.compile(r"<<\s*<")
 _MEMBER_WITH_ARGUMENTS = re.compile(
     r"(?<=[\w>)\]}])\s*(?:::|\.|->)\s*(?!template\b|operator\b)(?=(?P<name>\w+)\s*<(?![<=]))"
 )
+_NULL = re.compile(r"(?<![\w.])(?:NULL|__null)(?!\w)")
 _NOINLINE = re.compile(r"\b__noinline__\b(?!\s*[,)])")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b")
 _ASM_WORDS = ("asm", "__asm")
@@ -151,15 +152,17 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
         configuration, arguments = text[end:configuration_end], text[opening + 1 : closing]
         name = " ".join(kernel.split()).replace("\\", "\\\\").replace('"', '\\"')
         file = place.file.replace("\\", "").replace('"', "")
-        given = re.sub(r"(?<![\w.])(?:NULL|__null)(?!\w)", "nullptr", arguments)
-        comma = "," if given.strip() else ""
+        comma = "," if arguments.strip() else ""
+        # What stands in the arguments, a lambda of the device or another launch, is left to edits of its own.
         yield (
             first,
-            closing + 1,
+            opening + 1,
             f'::loom_cuda::launch("{name}", "{file}:{place.line}", '
             f"::loom_cuda::Configuration({configuration}), "
-            f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}{given})",
+            f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}",
         )
+        for null in _NULL.finditer(text, opening + 1, closing):
+            yield *null.span(), "nullptr"
 
 
 def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:

@@ -118,10 +118,15 @@ def joined(text: str) -> str:
 
 
 def applied(text: str, edits: list[tuple[int, int, str]]) -> str:
-    """Return the text with edits: from where, to where, and what stands there then."""
+    """Return the text with edits: from where, to where, and what stands there then.
+
+    Of edits within another one nothing is done.
+    """
     pieces: list[str] = []
     at = 0
-    for begin, end, new in sorted(edits):
+    for begin, end, new in sorted(set(edits)):
+        if begin < at:
+            continue
         # As many lines as before, so that what follows keeps its number.
         pieces += [text[at:begin], new, "\n" * (text.count("\n", begin, end) - new.count("\n"))]
         at = end

@@ -122,7 +122,8 @@ def _described(descriptor: Any) -> list[Any]:
         from triton.backends.driver import decompose_descriptor
     except ImportError:
         shape, strides = descriptor.shape, descriptor.strides
-        padding = [getattr(descriptor, "padding", "zero") == "nan"]
+        # Since Triton 3.5.
+        padding = [descriptor.padding == "nan"] if hasattr(descriptor, "padding") else []
         return [descriptor.base, *shape, *strides, *padding, *shape, *strides]
     return list(decompose_descriptor(descriptor))
 

@@ -67,7 +67,8 @@ def load(name: str, text: str) -> Loaded:
     contraction = "fast" if header["fuses"] else "off"
     address = compiled(text, text, options=(*FOR_THIS_MACHINE, f"-ffp-contract={contraction}"))
     options = header["options"]
-    launched = Launched(header["outline"], options.get("num_warps", 4), options.get("num_stages", 3))
+    num_warps = options.get("num_warps", 4)
+    launched = Launched(header["outline"], num_warps, options.get("num_stages", 3))
     number = know(launched)
     kernel = _C.ProgramKernel(
         name,
@@ -78,6 +79,7 @@ def load(name: str, text: str) -> Loaded:
         header["is_watched"],
         number,
         header["outline"]["numbers"],
+        32 * num_warps,
         None,
     )
     return Loaded(

@@ -1,0 +1,75 @@
+#include "distributed/transport/rendezvous.h"
+
+#include <c10/util/Exception.h>
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <vector>
+
+#include "distributed/transport/transport.h"
+
+namespace loom::distributed {
+
+namespace {
+
+c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::Store>& store) {
+  try {
+    c10::intrusive_ptr<c10d::Store> own = store->clone();
+    own->setTimeout(store->getTimeout());
+    return own;
+  } catch (const std::exception&) {
+    return store;  // of a kind that has no connections
+  }
+}
+
+std::string file_of(const c10::intrusive_ptr<c10d::Store>& store) {
+  c10::intrusive_ptr<c10d::Store> innermost = store;
+  if (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get()))
+    innermost = prefixed->getUnderlyingNonPrefixStore();
+  const auto* const file = dynamic_cast<const c10d::FileStore*>(innermost.get());
+  return file == nullptr ? "" : file->getPath();
+}
+
+// 0: there is none.
+ino_t number_of(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(const c10::intrusive_ptr<c10d::Store>& store)
+    : store_(own_connection(store)), path_(file_of(store_)) {}
+
+void Rendezvous::check_file() const {
+  if (file_ == 0 || number_of(path_) == file_) return;
+  throw Error("the file of the group's store, " + path_ +
+              ", was removed or replaced while the group needed it: keep it until all ranks have ended");
+}
+
+template <typename F>
+auto Rendezvous::asked(const F& ask) const -> decltype(ask()) {
+  check_file();
+  try {
+    return ask();
+  } catch (const c10::Error& error) {
+    throw Error(std::string("the group's store does not answer (") + error.what_without_backtrace() +
+                "): the process that keeps it has ended, or cannot be reached");
+  }
+}
+
+void Rendezvous::set(const std::string& key, const std::string& text) {
+  asked([&] { store_->set(key, std::vector<uint8_t>(text.begin(), text.end())); });
+  if (!path_.empty() && file_ == 0) file_ = number_of(path_);
+}
+
+bool Rendezvous::find(const std::string& key, std::string* text) {
+  return asked([&] {
+    if (!store_->check({key})) return false;
+    const std::vector<uint8_t> told = store_->get(key);
+    text->assign(told.begin(), told.end());
+    return true;
+  });
+}
+
+}  // namespace loom::distributed

@@ -1,0 +1,32 @@
+// The store in which ranks find each other. What goes wrong with it is an Error that names it.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace loom::distributed {
+
+class Rendezvous {
+ public:
+  // A connection of its own where the store has such: a thread of a stream asks it while the program may be
+  // waiting for something else. The time-out is the store's.
+  explicit Rendezvous(const c10::intrusive_ptr<c10d::Store>& store);
+
+  void set(const std::string& key, const std::string& text);
+  // Whether the key is there; its text then.
+  bool find(const std::string& key, std::string* text);
+
+ private:
+  // PyTorch's store of a file reads on for ever where the file is there no more, or is another one.
+  void check_file() const;
+  template <typename F>
+  auto asked(const F& ask) const -> decltype(ask());
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  std::string path_;  // of the file that it is; empty: it is no file
+  ino_t file_ = 0;    // which one, once something has been set
+};
+
+}  // namespace loom::distributed

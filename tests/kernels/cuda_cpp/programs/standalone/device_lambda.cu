@@ -1,0 +1,19 @@
+// A lambda of the device, and another launch's NULL, in the arguments of a launch.
+#include <cstdio>
+
+template <typename F>
+__global__ void apply(float* data, int n, F function, const float* added) {
+  const int i = threadIdx.x;
+  if (i < n) data[i] = function(data[i]) + (added == nullptr ? 0.5f : added[i]);
+}
+
+int main() {
+  float host[32], *data;
+  for (int i = 0; i < 32; ++i) host[i] = i;
+  cudaMalloc(&data, sizeof(host));
+  cudaMemcpy(data, host, sizeof(host), cudaMemcpyHostToDevice);
+  const float scale = 3;
+  apply<<<1, 32>>>(data, 32, [=] __device__(float value) { return value * scale; }, (const float*)NULL);
+  cudaMemcpy(host, data, sizeof(host), cudaMemcpyDeviceToHost);
+  std::printf("%g %g\n", host[1], host[31]);
+}
