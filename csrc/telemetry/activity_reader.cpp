@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "telemetry/activity_page.h"
@@ -102,6 +103,15 @@ void append_file(const std::string& path, std::vector<Process>& found) {
   close(file);
 }
 
+// Sets it where a name is given; returns it.
+std::string latest_machine(const std::string& given) {
+  static std::mutex mutex;
+  static std::string latest;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!given.empty()) latest = given;
+  return latest;
+}
+
 struct Idle {
   double kernels = 1, anything = 1;
 };
@@ -166,8 +176,14 @@ std::vector<Process> parse(std::string_view page, int pid) {
   return found;
 }
 
+void remove_left_over() {
+  const std::string machine = latest_machine({});
+  if (!machine.empty()) processes(machine);
+}
+
 std::vector<Process> processes(const std::string& machine) {
   std::vector<Process> found;
+  latest_machine(machine);
   const std::string mine = kFilePrefix + std::to_string(geteuid()) + "-", of_machine = mine + machine + "-";
   // First: a file that another thread of this process publishes meanwhile is then not among them, or is open.
   const std::vector<std::string> names = names_with(of_machine);

@@ -36,6 +36,8 @@ struct Busy {
 // Of all devices, this process first. No file that this process has published is opened: to close it would
 // give up its lock.
 std::vector<Process> processes(const std::string& machine);
+// Removes what killed processes have published on the machine that was last asked for, as processes() does.
+void remove_left_over();
 // Of one of them.
 std::vector<Process> users_of(const std::string& machine, int physical);
 

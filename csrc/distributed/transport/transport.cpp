@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "driver/error.h"
+#include "telemetry/activity_reader.h"
 #include "util/spin.h"
 
 namespace loom::distributed {
@@ -170,6 +171,7 @@ void Transport::check(std::span<const int> peers, Clock::time_point deadline, bo
       throw Error(std::string(other.failure, strnlen(other.failure, sizeof other.failure)));
     }
     if (is_over && has_ended(peer)) {
+      telemetry::remove_left_over();
       throw Error(
           "rank " + std::to_string(peer) + " has ended: rank " + std::to_string(rank_) +
           " waits for it in vain (ncclRemoteError: remote process exited or there was a network error)");

@@ -14,6 +14,8 @@ from tests.distributed.programs.ranks import can_be_other_machines, run
 
 PATIENCE = timedelta(seconds=15)
 kind, is_between_machines = ast.literal_eval(sys.argv[1])
+# So that what other processes publish meanwhile is not among these ranks'.
+MACHINE = os.environ["TORCH_LOOM_MACHINE"] = f"test{os.getpid()}"
 
 
 def check(rank):
@@ -31,6 +33,9 @@ def check(rank):
     for part in WANTED[kind]:
         assert part in text, text
     assert time.monotonic() - began < 15
+    if kind == "killed" and not is_between_machines:
+        own = [name for name in os.listdir("/dev/shm") if f"-{MACHINE}-" in name]
+        assert len(own) == 1, own  # what the killed rank had published is gone
     if kind == "store":
         return  # the default group had found its ranks before
     # The group is of no use any more, and says so at once.
