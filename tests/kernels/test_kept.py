@@ -49,6 +49,22 @@ def test_a_compilation_removes_what_is_too_much(folder: Path, monkeypatch: pytes
     assert len(list(folder.glob("*.so"))) == 1
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_long_compilation_is_told_on_a_terminal(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiler = tmp_path / "slow"
+    compiler.write_text('#!/bin/sh\nfor word; do last=$word; done\nsleep 0.3\ntouch "$last"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("TORCH_LOOM_COMPILER", str(compiler))
+    monkeypatch.setattr(host_compiler, "LONG_SECONDS", 0.05)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    made = tmp_path / "made"
+    host_compiler.run([str(made)], made, "")
+    said = capsys.readouterr().err
+    assert said == (f"torch-loom: {compiler} is compiling a kernel … 0 s\n" if is_terminal else "")
+
+
 def test_a_full_disk_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(library: Path, path: Path) -> None:
         raise OSError(28, "No space left on device")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import _ctypes
+import contextlib
 import ctypes
 import functools
 import hashlib
 import platform
 import subprocess
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -19,6 +22,8 @@ from torch_loom.config import settings
 from torch_loom.errors import CompilationError
 from torch_loom.kernels import kept
 
+# A compilation that takes longer is told of, where a terminal shows it.
+LONG_SECONDS = 2.0
 # The name of the function that every text defines.
 ENTRY = "loom_entry_"
 
@@ -190,6 +195,30 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
         kept.shrink(folder, config.value(settings.KERNEL_CACHE_LIMIT))
 
 
+@contextlib.contextmanager
+def _said_when_long(what: str) -> Iterator[None]:
+    """Tell whoever looks at a terminal what is waited for, and at last how long it took."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    began, ended, has_said = time.monotonic(), threading.Event(), threading.Event()
+
+    def say() -> None:
+        if not ended.wait(LONG_SECONDS):
+            has_said.set()
+            print(f"{what} …", end="", file=sys.stderr, flush=True)
+
+    speaker = threading.Thread(target=say, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        speaker.join()
+        if has_said.is_set():
+            print(f" {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
 def run(arguments: list[str], result: Path, shown: str) -> None:
     """Run the compiler.
 
@@ -203,9 +232,10 @@ def run(arguments: list[str], result: Path, shown: str) -> None:
     """
     compiler = config.value(settings.COMPILER)
     try:
-        done = subprocess.run(
-            [compiler, *arguments], capture_output=True, text=True, errors="replace", check=False
-        )
+        with _said_when_long(f"torch-loom: {compiler} is compiling a kernel"):
+            done = subprocess.run(
+                [compiler, *arguments], capture_output=True, text=True, errors="replace", check=False
+            )
     except OSError as error:
         raise CompilationError(
             f"The C++ compiler {compiler!r} cannot be run ({error}): install one, or name it in "
