@@ -137,6 +137,25 @@ def fit_together(
     return {family: fitted[family] for family in sorted(occurring)}
 
 
+def fit_only(
+    measured: Sequence[Timing], chip: chips.Chip, mine: Own, only: Sequence[tuple[str, str]], share: float
+) -> dict[str, dict[str, float]]:
+    """Return tables of the families in ``only``: these coefficients fitted to ops, the others as they are.
+
+    What steps say of them stays out: a coefficient of few kernels changes their totals little.
+    """
+    families = {family for family, _ in only}
+    timings = [
+        each
+        for each in (*measured, *mine.ops)
+        if families.intersection(kernel.family for kernel in each.kernels)
+    ]
+    start = chip_rates.efficiency(chip)
+    free = identified(timings, mine.rates, only, start, share)
+    fitted = fit(timings, mine.rates, free, start, starts=1, prior=PRIOR, dram_share=share)
+    return {family: fitted[family] for family in sorted(families)}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the calibration; 2 if a file cannot be used."""
     parser = plain_parser(__doc__, docs=False)
@@ -144,11 +163,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", type=Path, help="a list of model steps")
     parser.add_argument("--out", type=Path, help="where to write the description")
     parser.add_argument("--no-own-steps", action="store_true", help="of the own measurements: ops alone")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="FAMILY.NAME",
+        help="fit these coefficients alone, to ops alone; the others stay as the chip has them",
+    )
     options = parser.parse_args(arguments)
+    only = [(family, name) for family, _, name in (each.partition(".") for each in options.only)]
+    for family, name in only:
+        if name not in FAMILIES[family].defaults if family in FAMILIES else True:
+            parser.error(f"--only {family}.{name}: no family has such a coefficient")
     try:
         chip = chips.load(options.chip)
         measured = calibration.timings(sweep.read(options.ops))
-        steps = step_timings(options.models)
+        steps = [] if only else step_timings(options.models)
     except (clock_error.DataError, chips.ChipError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -159,8 +189,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rates = chip_rates.rates(chip)
     peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
     rates = calibration.memory_rates(measured, rates, peak)
-    mine = own(chip, rates, not options.no_own_steps)
+    mine = own(chip, rates, not (options.no_own_steps or only))
     share = rates.dram_bytes_per_ns / peak
+    if only:
+        tables = fit_only(measured, chip, mine, only, share)
+        report({"ops": measured, "own ops": mine.ops}, mine.rates, {**chip_rates.efficiency(chip), **tables})
+        if options.out:
+            result = described(chip, calibration.Calibration(rates, tables), SOURCE)
+            options.out.write_text(to_toml(result, chip.description), encoding="utf-8")
+        return 0
     found = calibration.fit_families(measured, mine.rates, dram_share=share)
     told = {family for family in found if not family.startswith(FEW)}
     rest, own_rest = (
@@ -180,13 +217,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = to_toml(result, f"{result.description}.")
             options.out.with_name(f"{name}.toml").write_text(text, encoding="utf-8")
     groups = {"ops": measured, "steps": steps, "own ops": mine.ops, "own steps": mine.steps}
+    report(groups, mine.rates, fitted)
+    return 0
+
+
+def report(
+    groups: Mapping[str, Sequence[Timing]], rates: Sequence[Rates], fitted: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Print how far off each group of timings is."""
     for name, timings in groups.items():
         if not timings:
             continue
         took = np.array([each.took_ns for each in timings])
-        off = np.abs(predicted(timings, mine.rates, fitted) / took - 1.0)
+        off = np.abs(predicted(timings, rates, fitted) / took - 1.0)
         print(f"{name}: fitted to {off.mean():.1%} over {len(off)}, worst {off.max():.1%}")
-    return 0
 
 
 if __name__ == "__main__":

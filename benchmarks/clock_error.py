@@ -3,6 +3,7 @@
     python -m benchmarks.clock_error --chip h200 OPS.json     # a sweep of ops: held out in five parts
     python -m benchmarks.clock_error --chip h200 MODELS.json  # model steps: as the chip's description says
     python -m benchmarks.clock_error FOLDER   # all files of a folder, each with the chip of its card
+    python -m benchmarks.clock_error FOLDER --without-card  # by data sheet and curves of other cards alone
 
 OPS.json: ``{"ops": [{op, shape, dtype, ms, device_ms}]}``. Coefficients are fitted to four fifths of each
 op's timings and predict the rest; nothing of the description but its figures is used.
@@ -61,6 +62,12 @@ INTERVALS = (
     "Intervals that hold eight of ten cases, as `loom plan` gives them: made of one part of the half that is "
     "not fitted, and tested on the other part. Ends lie in the middle of two: each row or each card counts "
     "alike."
+)
+WITHOUT_TITLE = "Device time on cards that nobody measured"
+WITHOUT = (
+    "Each card forecast from its data sheet and the curves of the measured chips that are most like it; "
+    "nothing that was measured of chips with the same cores is used. Mean errors of all rows, by family and "
+    "source."
 )
 # The host's transfers are no kernels.
 LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")
@@ -262,6 +269,20 @@ def folder_report(
     return f"{tables}\n\n{INTERVALS}\n\n{table}", line
 
 
+def without_card_report(folder: Path) -> tuple[str, str]:
+    """Print errors of a folder's sweeps, each forecast as if its card were not measured; return the table.
+
+    With it comes the last line.
+    """
+    sweeps = [path for path in clock_truth.files(folder) if clock_truth.kind_of(path) == "sweep"]
+    found = [each for path in sweeps for each in clock_truth.ops(path, print, is_left_out=True)]
+    if not found:
+        raise DataError(f"{folder}: no sweep of ops that a chip stands for")
+    table = clock_truth.without_card_report(found)
+    print(table)
+    return table, summary([each.error for each in found], [f"{each.source}: {each.name}" for each in found])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 2 if the file cannot be used."""
     parser = plain_parser(__doc__)
@@ -269,6 +290,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", action="store_true", help="print where each step's time goes")
     parser.add_argument("--by-shape", action="store_true", help="leave out all dtypes of a shape together")
     parser.add_argument("--no-steps", action="store_true", help="of a folder: ops alone, which takes seconds")
+    parser.add_argument(
+        "--without-card",
+        action="store_true",
+        help="of a folder: forecast each card's ops by its data sheet and the curves of others",
+    )
     parser.add_argument("--own", action="store_true", help="with a folder: this project's measurements, too")
     parser.add_argument("--traces", type=Path, help="a file that keeps what was traced of timm's models")
     parser.add_argument(
@@ -279,6 +305,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         chip = chips.load(options.chip)
+        if options.file.is_dir() and options.without_card:
+            table, line = without_card_report(options.file)
+            if options.write_docs:
+                body = f"{WITHOUT}\n\n{table}\n\n{line[0].upper()}{line[1:]}."
+                write_docs(
+                    "clock_error_without_card", WITHOUT_TITLE, body, f"{COMMAND} FOLDER --without-card"
+                )
+            print(line)
+            return 0
         if options.file.is_dir():
             table, line = folder_report(
                 options.file,

@@ -9,6 +9,7 @@ sees one half, and the other shows what to expect of what nobody measured.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -22,8 +23,8 @@ import numpy as np
 from tools.blocks import markdown_table
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
-from torch_loom.chips import uncertainty
-from torch_loom.chips.cost import sweep
+from torch_loom.chips import relatives, uncertainty
+from torch_loom.chips.cost import CostModel, sweep
 from torch_loom.chips.cost.lowerings.common import NARROW
 
 # The chip of a sweep, by what the sweep calls its card: the longest text that the card's name begins with.
@@ -122,18 +123,43 @@ def family_of(case: sweep.Case) -> str:
     return "other ops"
 
 
-def ops(path: Path, say: Callable[[str], object]) -> list[Found]:
-    """Return the rows of a sweep, forecast by the chip of its card; collectives are left out."""
+def without_card(chip: chips.Chip) -> CostModel:
+    """Return the cost model that a chip would have if no card with such cores had been measured.
+
+    It has the figures of the data sheet, guesses for those that a fit writes, and the curves of the measured
+    chips that it is most like.
+    """
+    measured = [each for each in map(chips.load, chips.available()) if each.efficiency and each.product_name]
+    others = [each for each in measured if not relatives.is_alike(each, chip)]
+    bare = dataclasses.replace(
+        chip,
+        l2_gbps=0.0,
+        l2_full_share=0.0,
+        l2_none_share=0.0,
+        l2_write_cost=0.0,
+        dram_share=relatives.memory_share(chip, others),
+        efficiency={},
+        efficiency_of="",
+    )
+    return CostModel(chip_rates.rates(bare), relatives.joined(bare, relatives.nearest(bare, others)))
+
+
+def ops(path: Path, say: Callable[[str], object], is_left_out: bool = False) -> list[Found]:
+    """Return the rows of a sweep, forecast by the chip of its card; collectives are left out.
+
+    With ``is_left_out`` by what :func:`without_card` says of the chip: then no row is fitted.
+    """
     name = chip_of(sweep.device_of(path))
     if name is None:
         say(f"{path.name}: no chip stands for {sweep.device_of(path)!r}")
         return []
-    model = chip_rates.model(chips.load(name))
+    chip = chips.load(name)
+    model = without_card(chip) if is_left_out else chip_rates.model(chip)
     found = []
     for case in sweep.read(path):
         if case.kernels:
             error = model.total_ns(case.kernels) / case.device_ns - 1.0
-            half = sweep.is_fitted(case.key)
+            half = not is_left_out and sweep.is_fitted(case.key)
             found.append(Found(family_of(case), path.stem, case.name, half, error, case.device_ns))
     return found
 
@@ -194,6 +220,21 @@ def _line(family: str, source: str, found: Sequence[Found], target: str) -> list
     worst = max(halves[1], key=lambda each: abs(each.error), default=None)
     named = f"{worst.error:+.0%} {worst.name}" if worst else ""
     return [family, source, str(len(found)), *means, target, named]
+
+
+def without_card_report(found: Sequence[Found]) -> str:
+    """Return the table of mean errors of cards that are left out: families, and sources in columns."""
+    sources = list(dict.fromkeys(each.source for each in found))
+    lines = []
+    for family in FAMILIES:
+        mine = [each for each in found if each.family == family]
+        if mine:
+            of_source = [[abs(each.error) for each in mine if each.source == source] for source in sources]
+            cells = [f"{np.mean(errors):.1%}" if errors else "" for errors in of_source]
+            mean = np.mean([abs(each.error) for each in mine])
+            lines.append([f"**{family}**", str(len(mine)), f"{mean:.1%}", *cells])
+    names = [source.removesuffix("_ops").replace("_", " ") for source in sources]
+    return markdown_table(["family", "rows", "all", *names], lines)
 
 
 # Of the half that nothing is fitted to, one part makes the intervals and the other tests them.

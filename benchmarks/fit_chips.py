@@ -25,7 +25,9 @@ from benchmarks import clock_truth, timm_steps
 from benchmarks._common import plain_parser
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
+from torch_loom.chips import relatives
 from torch_loom.chips.cost import calibration, sweep
+from torch_loom.chips.cost.families import FAMILIES, GRADES
 from torch_loom.chips.cost.fit import Timing, fit, free_coefficients, identified, predicted
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.fitted import described, rounded
@@ -37,8 +39,10 @@ STARTS = 12
 
 # A step's one time counts as a few of ops; coefficients that steps do not tell stay close to where they are.
 STEP_WEIGHT, STEP_PRIOR = 3.0, 0.2
-HELD_IN_STEPS = ("busy_share", "split_ns")
+HELD_IN_STEPS = ("busy_share", "split_ns", *GRADES)
 OWN_IN_STEPS = ("matmul",)
+# What fits choose between.
+CHOSEN = tuple(name for name, _ in calibration.CHOICES.values())
 
 
 class Architecture(NamedTuple):
@@ -109,7 +113,7 @@ def fit_steps(
 
     A card may clock higher than its data sheet says, or have matrix units of another rate beside its cores.
     """
-    start = {**chip_rates.efficiency(chips.load(one.rest)), **curves}
+    start = {**inherited(one), **curves}
     occurring = sorted({kernel.family for step in steps for kernel in step.kernels})
     free = [
         pair
@@ -119,8 +123,33 @@ def fit_steps(
     free = identified(steps, rates, free, start, share)
     found = fit(steps, rates, free, start, starts=1, prior=STEP_PRIOR, dram_share=share)
     shown = sorted({family for family, _ in free} - set(OWN_IN_STEPS))
-    own = {family: found[family] for family in OWN_IN_STEPS if family in occurring}
+    own: dict[str, Mapping[str, float]] = {
+        family: found[family] for family in OWN_IN_STEPS if family in occurring
+    }
     return {**curves, **{family: found[family] for family in shown}}, own
+
+
+def inherited(one: Architecture) -> dict[str, Mapping[str, float]]:
+    """Return the curves of an architecture's main chip without its own: what its fit begins with."""
+    rest = [] if one.rest == one.main else relatives.line(chips.load(one.rest))
+    return dict(relatives.joined(chips.load(one.main), rest))
+
+
+def different(
+    curves: Mapping[str, Mapping[str, float]], start: Mapping[str, Mapping[str, float]]
+) -> dict[str, Mapping[str, float]]:
+    """Return the coefficients that differ from those behind, and choices: what no timing told is not kept."""
+    found: dict[str, Mapping[str, float]] = {}
+    for family, table in curves.items():
+        known = {**FAMILIES[family].defaults, **start.get(family, {})}
+        own = {
+            name: value
+            for name, value in table.items()
+            if rounded(value) != rounded(known[name]) or name in CHOSEN
+        }
+        if own:
+            found[family] = own
+    return found
 
 
 def fit_architecture(
@@ -165,7 +194,7 @@ def fit_architecture(
     for card, is_shown in enumerate(shown):
         if not is_shown:  # as the architecture's other cards
             rates[card] = rates[card]._replace(dram_bytes_per_ns=float(share) * peaks[card])
-    start = chip_rates.efficiency(chips.load(one.rest))
+    start = inherited(one)
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     # What ran is told first, so that each algorithm begins with the times that it took.
     begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used, also_bare=True)}
@@ -176,7 +205,10 @@ def fit_architecture(
         own_share = rates[card].dram_bytes_per_ns / peaks[card]
         told = identified(measured, rates, free_coefficients(sorted(curves)), {**start, **curves}, used)
         curves, own_curves = fit_steps(one, steps, rates[card], own_share, curves, told)
-    tables: dict[str, Mapping[str, Mapping[str, float]]] = {one.main: curves, one.steps: own_curves}
+    tables: dict[str, Mapping[str, Mapping[str, float]]] = {
+        one.main: different(curves, start),
+        one.steps: different(own_curves, {**start, **curves}),
+    }
     text = f"{COMMAND}: fitted to half of {', '.join(s.name for s in data if s.chip in names)}"
     found = {}
     for card, name in enumerate(names):
@@ -186,7 +218,8 @@ def fit_architecture(
         found[name] = chip
     if one.main not in found:
         table = {
-            family: MappingProxyType({k: rounded(v) for k, v in c.items()}) for family, c in curves.items()
+            family: MappingProxyType({k: rounded(v) for k, v in c.items()})
+            for family, c in tables[one.main].items()
         }
         base = chips.load(one.main)
         origins = {**base.sources, "efficiency": text}
@@ -265,8 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fitted = fit_architecture(one, data, options.all, steps=steps if one.steps else ())
         if not fitted:
             continue
-        inherited = chip_rates.efficiency(chips.load(one.rest))
-        curves = {**inherited, **fitted[one.main].efficiency}
+        curves = chip_rates.efficiency(fitted[one.main])
         print(f"{one.main}: {', '.join(fitted)}\n{residuals(fitted, data, curves)}", flush=True)
         if options.out:
             for name, chip in fitted.items():

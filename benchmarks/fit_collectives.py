@@ -12,50 +12,21 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import numpy as np
-
 from benchmarks._common import plain_parser, write_docs
 from torch_loom import chips
 from torch_loom.chips import topologies
-from torch_loom.chips.collectives import FABRICS, FILE, Protocol, Route, protocols, route_of
-from torch_loom.chips.cost.fit import levenberg
-from torch_loom.chips.cost.sweep import is_fitted
-from torch_loom.chips.fitted import rounded
+from torch_loom.chips.collectives import FABRICS, FILE, protocols
+from torch_loom.chips.fit_collectives import STARTS, Row, fit, forecast, routed
 
 COMMAND = "python -m benchmarks.fit_collectives"
-# Beyond this error a row counts linearly: NCCL chooses among more protocols than are told apart here.
-ROBUST = 0.04
-# Nanoseconds that are nothing, as is such a share.
-LEAST = 0.1
-# Of each fabric: where the fit begins. One protocol for short collectives, one or two for long ones.
-STARTS = {
-    "switched": (
-        Protocol(12e3, 300.0, 0.1),
-        Protocol(30e3, 800.0, 0.4, 5e3, 1e4),
-        Protocol(38e3, 1200.0, 0.8, 4e5, 8e5),
-    ),
-    "mesh": (Protocol(10e3, 3e3, 0.5), Protocol(15e3, 5e3, 0.9, 1e4, 1e5)),
-    "message": (Protocol(12e3, 1.0, 0.9, 1e4, 1e5),),
-    "network": (Protocol(40e3, 2e4, 0.25), Protocol(100e3, 5e4, 0.45, 1e5, 1e6)),
-    "network_message": (Protocol(25e3, 1.0, 0.5), Protocol(50e3, 1.0, 0.62, 1e5, 1e6)),
-}
-
-
-class Row(NamedTuple):
-    """A collective that was timed, by what it went, and whether it is fitted."""
-
-    source: str
-    route: Route
-    took_ns: float
-    is_fitted: bool
 
 
 class Source(NamedTuple):
@@ -71,6 +42,8 @@ SOURCES = {
     "vtrain_a100": Source("a100"),
     "vtrain_v100": Source("v100"),
 }
+# Whose links join two cards each; pairs meet over PCIe.
+PAIRED = "vidur_a100_pairwise_nvlink"
 
 
 def read(folder: Path) -> list[Row]:
@@ -78,74 +51,11 @@ def read(folder: Path) -> list[Row]:
     rows = []
     for name, (chip_name, topology_name) in SOURCES.items():
         path = folder / f"{name}_collectives.json"
-        if not path.exists():
-            continue
-        chip = chips.load(chip_name)
-        for row in json.loads(path.read_text(encoding="utf-8"))["ops"]:
-            ranks, size_bytes = row["shape"]
-            on_node = row.get("devices_per_node", ranks)
-            key = f"{name}:{row['op']}:{ranks}:{on_node}:{size_bytes}"
-            layout = topologies.Layout(ranks)
-            op = "send" if row["op"] == "send_recv" else row["op"]
-            route = route_of(chip, op, size_bytes, layout)
-            if on_node != ranks:
-                if topology_name is None:
-                    continue  # a network that nobody has described
-                one = topologies.load(topology_name)
-                nics = min(one.nics_per_node, on_node)
-                layout = topologies.Layout(ranks, ranks // on_node, on_node, nics, one.nic_gbps)
-                route = route_of(chip, op, size_bytes, layout)
-            elif name == "vidur_a100_pairwise_nvlink" and ranks > 2:
-                # Pairs that meet over PCIe: as chips with few links do.
-                assert route is not None
-                route = route._replace(fabric="mesh", gbps=chip.host_link_gbps)
-            if route is not None:
-                source = f"{name} {row['op']} {ranks}x{on_node}"
-                rows.append(Row(source, route, row["ms"] * 1e6, is_fitted(key)))
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))["ops"]
+            topology = topologies.load(topology_name) if topology_name else None
+            rows += routed(content, name, chips.load(chip_name), topology, name == PAIRED)
     return rows
-
-
-def forecast(found: Sequence[Protocol], rows: Sequence[Row]) -> Any:
-    """Return nanoseconds for each row, of one fabric."""
-    moved, hops, gbps = (np.array([getattr(row.route, name) for row in rows]) for name in Route._fields[1:])
-    return np.min([one.time_ns(moved, hops, gbps) for one in found], axis=0)
-
-
-def fit(start: Sequence[Protocol], rows: Sequence[Row]) -> tuple[Protocol, ...]:
-    """Return the protocols of a fabric that the rows show."""
-    took = np.log(np.array([row.took_ns for row in rows]))
-    width = len(Protocol._fields)
-    # A source of few rows counts nearly as one of many.
-    counts = Counter(row.source for row in rows)
-    weights = np.array([(len(rows) / len(counts) / counts[row.source]) ** 0.2 for row in rows])
-
-    def protocols_of(vector: Any) -> list[Protocol]:
-        found = [Protocol(*np.exp(part)) for part in vector.reshape(-1, width)]
-        return [one._replace(link_share=min(one.link_share, 1.0)) for one in found]
-
-    def residuals(vector: Any) -> Any:
-        errors = np.log(forecast(protocols_of(vector), rows)) - took
-        size = np.abs(errors)
-        robust = np.sqrt(ROBUST * (2 * np.maximum(size, ROBUST) - ROBUST))
-        return weights * np.where(size > ROBUST, np.sign(errors) * robust, errors)
-
-    begin = np.log(np.maximum(np.array(start, dtype=float), 1e-3)).ravel()
-    best = min(
-        (levenberg(residuals, begin + shift, steps=80) for shift in _shifts(len(begin))),
-        key=lambda one: one[1],
-    )
-    # What no row shows has gone towards zero.
-    return tuple(
-        Protocol(*(rounded(value) if value >= LEAST else 0.0 for value in one))._replace(
-            ramp_ns_of_links=max(1.0, rounded(one.ramp_ns_of_links))
-        )
-        for one in protocols_of(best[0])
-    )
-
-
-def _shifts(size: int) -> list[Any]:
-    random = np.random.default_rng(0)
-    return [np.zeros(size), *(random.normal(0.0, 0.4, size) for _ in range(11))]
 
 
 def errors(rows: Sequence[Row]) -> dict[str, tuple[float, int]]:

@@ -36,8 +36,8 @@ dram_gbps = "the data sheet"
 
 _INTRODUCTION = f"""# Describing a chip
 
-Written by `python -m tools.docs`. `loom chips` lists the chips that are shipped, `loom chips show NAME`
-describes one with its roofline. A chip of your own is a TOML file:
+Written by `python -m tools.docs`. `loom chips` lists the chips that are shipped, by vendor and
+architecture; `loom chips show NAME` describes one with its roofline. A chip of your own is a TOML file:
 
 ```toml
 {EXAMPLE}```
@@ -47,9 +47,16 @@ no hardware does: a share of a peak above 1.1, a kernel that takes more than 20 
 that take less than the DRAM at 0.95 of its rate, a cache of more than 64 bytes a cycle for each core. Its
 path goes wherever a chip's name goes: `TORCH_LOOM_CHIP=./mychip.toml`,
 `loom plan --chip ./mychip.toml train.py`, `torch_loom.compile(model, (x,), chip="./mychip.toml")`.
-`loom chips fit SWEEP.json` fits the table `efficiency` to timings that `loom chips measure` took on a GPU.
-It refuses timings of another card than the base's, and rows a hundred times off the others: both are named.
-Without the table the key `efficiency_of` names a shipped chip.
+Without the table `efficiency` the key `efficiency_of` names a shipped chip.
+
+`loom chips fit SWEEP.json --base NAME --out mychip.toml` fits that table to timings that `loom chips measure`
+took on a GPU. It begins with the base's efficiency and keeps what fewer than two timings tell: a table, the
+head of the file and its `sources` say how many timings tell each coefficient. `--report residuals.json` (or
+`.csv`) writes what each row took, its forecast with and without the row fitted, and whether it was fitted.
+Timings of collectives alone give the protocols of their fabrics, in the form of
+`torch_loom/chips/collectives.json`: `--base` is the topology that joins the nodes, or the chip where all ranks
+stand on one node, and `--out` ends in `.json`. Timings of another card than the base's are refused, and so
+are rows a hundred times off the others; both are named.
 
 Sixteen of the shipped cards are described from their data sheets without having been compared with them
 again: `a10`, `a100_pcie40`, `a40`, `b200`, `k80`, `l4`, `l40s`, `mi300x`, `p100`, `p4`, `rtx3090`,

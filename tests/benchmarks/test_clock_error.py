@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import clock_error, traced_ops
+from benchmarks import clock_error, clock_truth, traced_ops
 from torch_loom import chips
 from torch_loom.chips.cost import sweep
 from torch_loom.chips.rates import model
@@ -169,6 +169,31 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "unknown.json: no chip stands for 'Abacus'" in out
     assert "| **elementwise** | all | 32 | 50.0% | 50.0% | 3.5% | -50% add [" in out
+
+
+def test_a_card_that_is_left_out_is_forecast_by_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"op": "mm", "shape": [size] * 3, "dtype": "float32", "ms": 1.0} for size in (512, 1024, 2048)]
+    written(tmp_path, {"device": "Tesla T4", "ops": rows})
+    assert clock_error.main([str(tmp_path), "--without-card"]) == 0
+    out = capsys.readouterr().out
+    assert "| family | rows | all | data |" in out
+    assert "| **float GEMM** | 3 |" in out
+    t4 = chips.load("t4")
+    left_out = clock_truth.without_card(t4)
+    assert left_out.rates.cores == t4.num_cores
+    assert left_out.rates.dram_bytes_per_ns != model(t4).rates.dram_bytes_per_ns
+    # Volta comes first of those that are left, and its products do all that its power allows for.
+    assert (
+        left_out.coefficients["matmul_vector"]["fill"]
+        == chips.load("v100").efficiency["matmul_vector"]["fill"]
+    )
+
+
+def test_without_a_sweep_no_card_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert clock_error.main([str(tmp_path), "--without-card"]) == 2
+    assert "no sweep of ops" in capsys.readouterr().err
 
 
 def test_an_empty_folder_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

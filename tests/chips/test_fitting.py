@@ -12,7 +12,7 @@ import pytest
 
 from torch_loom import chips
 from torch_loom.chips.cost import CostModel, calibration, sweep
-from torch_loom.chips.cost.families import defaults
+from torch_loom.chips.cost.families import GRADES, defaults
 from torch_loom.chips.cost.fit import Timing, fit, folds, free_coefficients
 from torch_loom.chips.fitted import described
 from torch_loom.chips.rates import efficiency, rates
@@ -129,6 +129,40 @@ def test_geometry_and_layout_of_a_convolution(tmp_path: Path) -> None:
     (case,) = sweep.read(written(tmp_path, {"ops": [{**row("conv2d", [4, 1, 161, 32, 5, 2]), **keys}]}))
     (kernel,) = case.kernels
     assert (kernel.m, kernel.n, kernel.k) == (4 * 79 * 341, 32, 100)
+
+
+@pytest.mark.parametrize(
+    ("layout", "alignment", "is_inner"),
+    [("", 2, False), ("NN", 8, False), ("TN", 8, True), ("NT", 2, False), ("TT", 2, False)],
+)
+def test_how_operands_of_a_product_lie(tmp_path: Path, layout: str, alignment: int, is_inner: bool) -> None:
+    # As cuBLAS has it, column by column: T of the first and N of the second lie along the inner dimension.
+    keys = {"layout": layout} if layout else {}
+    (case,) = sweep.read(written(tmp_path, {"ops": [{**row("mm", [36, 64, 7], "float16"), **keys}]}))
+    (kernel,) = case.kernels
+    assert (kernel.alignment, bool(kernel.items)) == (alignment, is_inner)
+
+
+def test_no_worse_alignment_is_faster() -> None:
+    """One grade has the times of a better one: both get what fits them best together."""
+    model = CostModel(RATES)
+    kernel = sweep.lower(sweep.describe("mm", [4096, 4096, 4096], "float16"))[0]
+    took = {16: 1.0, 8: 3.0, 4: 6.0, 2: 4.0}
+    alone = model.total_ns([kernel])
+    timings = [
+        Timing(f"{grade} {size}", {each: 1}, model.total_ns([each]) * factor)
+        for grade, factor in took.items()
+        for size in (4096, 6144, 8192)
+        for each in [kernel._replace(m=size, alignment=16)]
+    ]
+    timings = [
+        each._replace(kernels={next(iter(each.kernels))._replace(alignment=int(each.name.split()[0])): 1})
+        for each in timings
+    ]
+    assert alone > 0
+    found = fit(timings, RATES, [("matmul", name) for name in GRADES], starts=1)["matmul"]
+    assert found["unaligned_8"] < found["unaligned_4"] <= found["unaligned_2"]
+    assert 3.5 < found["unaligned_4"] < 6.5
 
 
 def test_the_other_half_is_half() -> None:

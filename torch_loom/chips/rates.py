@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from torch_loom.chips.chip import Chip, load
+from torch_loom.chips.chip import Chip
 from torch_loom.chips.cost import CostModel
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.records import ITEM_BYTES
+from torch_loom.chips.power import sustained_share
+from torch_loom.chips.relatives import joined, line
 
 # What a figure is where a description does not give it.
 GUESSED_CLOCK_MHZ = 1000
 GUESSED_FLOPS_PER_CYCLE = 256.0
 GUESSED_DRAM_GBPS = 256.0
 GUESSED_DRAM_SHARE = 0.9
-# A cache is so many times as fast as the memory behind it.
+# A cache is so many times as fast as the memory behind it; that of a GPU gives each core so many bytes a
+# cycle (V100 18, P100 19, T4 20: Jia et al., "Dissecting the NVidia Turing T4 GPU via Microbenchmarking").
 GUESSED_CACHE_SPEEDUP = 2.0
+GUESSED_CACHE_BYTES_PER_CYCLE = 16.0
 GUESSED_HOST_LINK_GBPS = 25.0
 GUESSED_LAUNCH_NS = 1200.0
 GUESSED_FULL_SHARE, GUESSED_NONE_SHARE = 0.5, 0.9
@@ -30,11 +34,14 @@ def rates(chip: Chip) -> Rates:
     clock_ghz = (chip.clock_mhz or GUESSED_CLOCK_MHZ) / 1000.0
     dram = _dram_gbps(chip) * (chip.dram_share or GUESSED_DRAM_SHARE)
     derating = chip.derating
+    cache = dram * GUESSED_CACHE_SPEEDUP
+    if chip.warp_size and cores > 1:
+        cache = max(cache, cores * clock_ghz * GUESSED_CACHE_BYTES_PER_CYCLE)
     return Rates(
         cores=cores,
         clock_ghz=clock_ghz,
         dram_bytes_per_ns=dram * derating,
-        cache_bytes_per_ns=(chip.l2_gbps or dram * GUESSED_CACHE_SPEEDUP) * derating,
+        cache_bytes_per_ns=(chip.l2_gbps or cache) * derating,
         cache_bytes=float(chip.l2_cache_bytes or chip.sram_per_core_bytes * cores or 1),
         link_bytes_per_ns=(chip.host_link_gbps or GUESSED_HOST_LINK_GBPS) * derating,
         flops_per_ns=_flops(chip, cores, clock_ghz),
@@ -42,6 +49,7 @@ def rates(chip: Chip) -> Rates:
         cache_full_share=chip.l2_full_share or GUESSED_FULL_SHARE,
         cache_none_share=chip.l2_none_share or GUESSED_NONE_SHARE,
         cache_write_cost=chip.l2_write_cost or 1.0,
+        sustained={dtype: sustained_share(chip, dtype) for dtype in chip.peak_tflops},
     )
 
 
@@ -52,9 +60,15 @@ def _dram_gbps(chip: Chip) -> float:
     return chip.memory_clock_mhz * 2e6 * chip.memory_bus_bits / 8 / 1e9 or GUESSED_DRAM_GBPS
 
 
-def _flops(chip: Chip, cores: int, clock_ghz: float) -> Mapping[str, float]:
-    """Return flops per nanosecond for every dtype, those that are not given by the nearest that is."""
-    given = {name: peak * 1e3 * chip.derating for name, peak in chip.peak_tflops.items()}
+def _flops(chip: Chip, cores: int, clock_ghz: float, is_peak: bool = False) -> Mapping[str, float]:
+    """Return flops per nanosecond for every dtype, those that are not given by the nearest that is.
+
+    They are what the card's power lets it go on at; with ``is_peak`` those of its boost clock.
+    """
+    given = {
+        name: peak * 1e3 * chip.derating * (1.0 if is_peak else sustained_share(chip, name))
+        for name, peak in chip.peak_tflops.items()
+    }
     single = given.get("float32", cores * clock_ghz * GUESSED_FLOPS_PER_CYCLE * chip.derating)
     found = dict(given)
     for dtype, width in ITEM_BYTES.items():
@@ -66,9 +80,7 @@ def _flops(chip: Chip, cores: int, clock_ghz: float) -> Mapping[str, float]:
 
 def efficiency(chip: Chip) -> Mapping[str, Mapping[str, float]]:
     """Return coefficients by family: the chip's own, else those of the chip that it names."""
-    inherited = efficiency(load(chip.efficiency_of)) if chip.efficiency_of else {}
-    families = {*inherited, *chip.efficiency}
-    return {name: {**inherited.get(name, {}), **chip.efficiency.get(name, {})} for name in families}
+    return joined(chip, line(chip))
 
 
 def model(chip: Chip) -> CostModel:
@@ -79,5 +91,5 @@ def model(chip: Chip) -> CostModel:
 def roofline(chip: Chip, dtype: str) -> tuple[float, float]:
     """Return peak flops per second, and the flops per byte from which on they are the limit."""
     found = rates(chip)
-    peak = found.flops_per_ns.get(dtype, math.nan)
+    peak = _flops(chip, found.cores, found.clock_ghz, is_peak=True).get(dtype, math.nan)
     return peak * 1e9, peak / found.dram_bytes_per_ns

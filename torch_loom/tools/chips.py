@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from torch_loom import chips
-from torch_loom.chips import fit_checks
 from torch_loom.chips import rates as chip_rates
 from torch_loom.chips.chip import figures, given
-from torch_loom.chips.cost import calibration, sweep
-from torch_loom.chips.fitted import described
 from torch_loom.chips.limits import beyond_limits
-from torch_loom.chips.writer import to_toml
 from torch_loom.errors import ChipError
 from torch_loom.tools import console
+from torch_loom.tools.chip_fit import fit
+from torch_loom.tools.chip_list import list_chips
 from torch_loom.tools.roofline import plot
+
+__all__ = ["check", "fit", "list_chips", "show"]
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -33,27 +31,6 @@ def _size(size_bytes: int) -> str:
         if size_bytes >= step and size_bytes % step == 0:
             return f"{size_bytes // step} {unit}"
     return f"{size_bytes} bytes"
-
-
-def _peak(chip: chips.Chip) -> str:
-    peaks = chip.peak_tflops
-    for name in ("bfloat16", "float16", "float32"):
-        if name in peaks:
-            return f"{peaks[name]:g} ({name})"
-    return "not known"
-
-
-def list_chips() -> None:
-    """Print the table of shipped chips."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("chip", "memory", "GB/s", "cores", "TFLOP/s", ""):
-        table.add_column(heading, no_wrap=heading != "")
-    for name in chips.available():
-        chip = chips.load(name)
-        gbps = f"{chip.dram_gbps:g}" if chip.dram_gbps else "not known"
-        row = (f"{chip.memory_bytes / GIB:.1f} GiB", gbps, str(chip.num_cores), _peak(chip), chip.description)
-        table.add_row(Text(name, style="bold"), *row)
-    console.out.print(table)
 
 
 def _text(value: object, unit: str) -> str:
@@ -119,46 +96,3 @@ def check(path: Path) -> None:
     if missing:
         console.out.print(Text(f"without a source: {', '.join(missing)}", style="yellow"))
     console.out.print(Text(f"{path}: a description of {chip.name}, {_size(chip.memory_bytes)}"))
-
-
-def fit(sweep_path: Path, base: str, out: Path, name: str | None) -> None:
-    """Fit a chip's efficiency to a sweep, print held-out errors by op, write the description."""
-    console.check_folders(out)
-    chip = _loaded(base)
-    try:
-        cases = [case for case in sweep.read(sweep_path) if case.kernels]
-        fit_checks.check_card(sweep_path, sweep.device_of(sweep_path), chip)
-        if not cases:
-            raise ChipError(f"{sweep_path}: collectives alone; what one chip takes cannot be fitted to them")
-        fit_checks.check_units(sweep_path, cases, chip)
-    except ChipError as error:
-        console.fail(error)
-    rates = chip_rates.rates(chip)
-    groups = [case.op for case in cases]
-    if len(cases) >= calibration.PARTS:
-        took = np.array([case.device_ns for case in cases])
-        errors = np.abs(calibration.held_out(cases, rates, groups) / took - 1.0)
-        console.out.print(_errors(groups, errors))
-    peak = rates.dram_bytes_per_ns / (chip.dram_share or chip_rates.GUESSED_DRAM_SHARE)
-    found = calibration.calibrate(calibration.timings(cases), rates, dram_peak=peak)
-    source = f"loom chips fit: {len(cases)} timings"
-    result = described(chip, found, source)
-    if name is not None:
-        result = dataclasses.replace(result, name=name)
-    try:
-        out.write_text(to_toml(result, f"{result.description}. {source}"), encoding="utf-8")
-    except OSError as error:
-        console.fail(f"{out}: cannot be written: {error}")
-    console.out.print(f"wrote {out}", soft_wrap=True)
-
-
-def _errors(groups: list[str], errors: np.typing.NDArray[np.float64]) -> Table:
-    """Return the table of held-out errors by op."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("op", "timings", "held-out error", "worst"):
-        table.add_column(heading, justify="left" if heading == "op" else "right")
-    for group in dict.fromkeys(groups):
-        mine = errors[[index for index, each in enumerate(groups) if each == group]]
-        table.add_row(group, str(len(mine)), f"{mine.mean():.1%}", f"{mine.max():.1%}")
-    table.add_row(Text("all", style="bold"), str(len(errors)), f"{errors.mean():.1%}", f"{errors.max():.1%}")
-    return table

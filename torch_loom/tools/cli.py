@@ -76,7 +76,7 @@ app.add_typer(chips_app, name="chips")
 
 @chips_app.callback()
 def chips(context: typer.Context) -> None:
-    """List the shipped chips; the sub-commands say more of one."""
+    """List the shipped chips by vendor and architecture; the sub-commands say more of one."""
     if context.invoked_subcommand is None:
         from torch_loom.tools.chips import list_chips
 
@@ -85,7 +85,7 @@ def chips(context: typer.Context) -> None:
 
 @chips_app.command("list")
 def chips_list() -> None:
-    """List the shipped chips."""
+    """List the shipped chips by vendor and architecture."""
     from torch_loom.tools.chips import list_chips
 
     list_chips()
@@ -112,16 +112,22 @@ def chips_fit(
     sweep: Annotated[Path, typer.Argument(help="Timings of ops, as `loom chips measure` writes them.")],
     out: Annotated[Path, typer.Option(help="Where to write the description.")],
     base: Annotated[
-        str, typer.Option(help="Name or description of the chip whose other figures to keep.")
+        str,
+        typer.Option(
+            help="The chip that keeps what the timings do not tell; of collectives, the topology or the chip."
+        ),
     ] = DEFAULT_CHIP,
     name: Annotated[
         str | None, typer.Option(help="Name of the new description.", show_default="that of the base")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the error of each row: .json or .csv.")
+    ] = None,
 ) -> None:
-    """Fit efficiency curves to a sweep, and print the error per op on timings left out."""
+    """Fit efficiency curves, or protocols of collectives; print what tells each figure, and the errors."""
     from torch_loom.tools.chips import fit
 
-    fit(sweep, base, out, name)
+    fit(sweep, base, out, name, report)
 
 
 @chips_app.command("measure")

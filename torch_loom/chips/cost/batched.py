@@ -38,6 +38,10 @@ class Columns:
         """Return the peak of each kernel's dtype."""
         return np.array([rates.flops_per_ns[dtype] for dtype in self.dtypes])
 
+    def clock_ghz(self, rates: Rates) -> Vector:
+        """Return the clock of each kernel's dtype that power allows for."""
+        return np.array([rates.clock_ghz * rates.sustained.get(dtype, 1.0) for dtype in self.dtypes])
+
     def tiles(self, plan: str, cores: int, products: str = "") -> Tiles:
         """Return the ways to cut the kernels' products; those of Winograd's batches instead."""
         key = plan, cores, products
@@ -53,7 +57,10 @@ class Columns:
 
 
 class Tiles:
-    """Ways to cut products into tiles: arrays of kernels by tiles by splits."""
+    """Ways to cut products into tiles, those that are allowed: flat, the ways of one kernel side by side.
+
+    ``kernel`` has the number of each way's kernel, ``begins`` the place of each kernel's first way.
+    """
 
     def __init__(self, product: Product, name: str, cores: int) -> None:
         plan = formulas.PLANS[name]
@@ -64,12 +71,19 @@ class Tiles:
         )
         splits = np.array(plan.splits, dtype=np.float64)[None, None, :]
         count = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batch
-        self.area, self.edge, self.splits = tile_m * tile_n, tile_m + tile_n, splits
-        self.waves, self.depth = np.ceil(count * splits / cores), np.ceil(k / splits)
-        self.busy = np.minimum(cores, count * splits) / cores
-        self.allowed = (splits == 1) | ((k >= plan.least_depth * splits) & (count * splits <= 2 * cores))
-        self.allowed &= self.area >= plan.least_area
-        self.outputs = m * n * batch
+        area = tile_m * tile_n
+        allowed = (splits == 1) | ((k >= plan.least_depth * splits) & (count * splits <= 2 * cores))
+        allowed &= area >= plan.least_area
+
+        def of(values: Vector) -> Vector:
+            return np.asarray(np.broadcast_to(values, allowed.shape)[allowed])
+
+        self.kernel = np.nonzero(allowed)[0]
+        self.begins = np.searchsorted(self.kernel, np.arange(len(product[0])))
+        self.area, self.edge, self.splits = of(area), of(tile_m + tile_n), of(splits)
+        self.waves, self.depth = of(np.ceil(count * splits / cores)), of(np.ceil(k / splits))
+        self.busy = of(np.minimum(cores, count * splits) / cores)
+        self.outputs = of(m * n * batch)
 
 
 def overlapped(first: Vector, second: Vector) -> Vector:
@@ -134,32 +148,39 @@ def _tiled(
     memory: Vector,
     least_area: float = 0.0,
 ) -> Vector:
-    slow = np.where(of.alignment >= 16, 1.0, c["unaligned_2"])
-    slow = np.where(of.alignment == 8, c["unaligned_8"], slow)
-    slow = np.where(of.alignment == 4, c["unaligned_4"], slow)[:, None, None]
-    flop_ns = (2.0 * rates.cores / (of.flops(rates) * c["flop_share"]))[:, None, None]
-    edge_ns = c["edge_cycles"] / rates.clock_ghz
-    store_ns = (of.item_bytes * c["store_cycles"] / rates.clock_ghz)[:, None, None]
-    step = overlapped(tiles.area * flop_ns, tiles.edge * edge_ns) * slow
+    slow = np.ones_like(of.alignment)
+    for grade in (8, 4, 2):
+        slow = np.where(of.alignment == grade, c.get(f"unaligned_{grade}", 1.0), slow)
+    at = tiles.kernel
+    flop_ns = (2.0 * rates.cores / (of.flops(rates) * c["flop_share"]))[at]
+    clock_ghz = of.clock_ghz(rates)
+    edge_ns = (c["edge_cycles"] / clock_ghz)[at]
+    store_ns = (of.item_bytes * c["store_cycles"] / clock_ghz)[at]
+    step = overlapped(tiles.area * flop_ns, tiles.edge * edge_ns) * slow[at]
     waves = np.maximum(tiles.waves, c.get("busy_outputs", 0.0) / tiles.area)
     compute = waves * ((tiles.depth + c["fill"]) * step + tiles.area * store_ns)
     share = compute / (compute + rates.launch_ns + c["derate_ns"])
     compute = compute * (1.0 + c["derate"] * share * share)
-    moving = memory[:, None, None] * np.maximum(1.0, c["busy_share"] / np.maximum(tiles.busy, 1e-9))
+    moving = memory[at] * np.maximum(1.0, c["busy_share"] / np.maximum(tiles.busy, 1e-9))
     total = np.hypot(compute, moving) if tiles.is_matrix else overlapped(compute, moving)
-    partial = tiles.outputs * (4.0 * (tiles.splits + 1) + of.item_bytes[:, None, None])
+    partial = tiles.outputs * (4.0 * (tiles.splits + 1) + of.item_bytes[at])
     split = c["split_ns"] + partial / rates.cache_bytes_per_ns
     total = total + np.where(tiles.splits > 1, split, 0.0)
-    fits = tiles.allowed & (tiles.area >= least_area)
-    return np.asarray(np.where(fits, total, np.inf).min(axis=(1, 2)))
+    if least_area:
+        total = np.where(tiles.area >= least_area, total, np.inf)
+    return np.asarray(np.minimum.reduceat(total, tiles.begins))
 
 
 def _dram_ns(of: Columns, c: Coefficients, rates: Rates) -> Vector:
     return np.asarray((of.read + of.written) / (rates.dram_bytes_per_ns * c["memory_share"]))
 
 
+def _walked(of: Columns, c: Coefficients) -> Vector:
+    return np.where(of.items > 0, 1.0 / c.get("inner_share", 1.0), 1.0)
+
+
 def matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
-    memory = _dram_ns(of, c, rates)
+    memory = _dram_ns(of, c, rates) * _walked(of, c)
     found = _tiled(of, of.tiles("matrix", rates.cores), c, rates, memory)
     if of.epilogue.any():
         bias = _tiled(of, of.tiles("matrix, bias", rates.cores), c, rates, memory)
@@ -168,7 +189,7 @@ def matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
 
 
 def vector_matmul(of: Columns, c: Coefficients, rates: Rates) -> Vector:
-    memory = memory_ns(of, rates, c["memory_share"])
+    memory = memory_ns(of, rates, c["memory_share"]) * _walked(of, c)
     found = _tiled(of, of.tiles("vector", rates.cores), c, rates, memory)
     if of.epilogue.any() and c["least_tile"] >= formulas.MIN_EPILOGUE_TILE:
         bias = _tiled(of, of.tiles("vector, bias", rates.cores), c, rates, memory)

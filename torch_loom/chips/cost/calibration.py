@@ -133,7 +133,7 @@ def fit_families(
         for begun in [*_choices(families, start or {}), *(_choices(families, bare) if also_bare else ())]:
             known = {**begun, **coefficients}
             free = identified(members, rates, free_coefficients(families), known, dram_share)
-            found = graded(fit(members, rates, free, known, starts, dram_share=dram_share), free)
+            found = fit(members, rates, free, known, starts, dram_share=dram_share)
             took = np.array([each.took_ns for each in members])
             error = float(np.abs(predicted(members, rates, found) / took - 1.0).mean())
             if best is None or error < best[0]:
@@ -141,20 +141,6 @@ def fit_families(
         assert best is not None
         coefficients.update({family: best[1][family] for family in families})
     return coefficients
-
-
-def graded(
-    found: dict[str, dict[str, float]], told: Sequence[tuple[str, str]]
-) -> dict[str, dict[str, float]]:
-    """Return the coefficients with factors of alignments that nothing told no larger than coarser ones."""
-    for family, c in found.items():
-        most = math.inf
-        for name in ("unaligned_2", "unaligned_4", "unaligned_8"):
-            if name in c and (family, name) in told:
-                most = c[name]
-            elif name in c and any((family, name) in told for name in c):
-                c[name] = min(c[name], most)
-    return found
 
 
 def _choices(families: Sequence[str], start: Coefficients) -> Iterator[Coefficients]:

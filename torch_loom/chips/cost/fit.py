@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torch_loom.chips.cost.batched import BATCHED, Columns
-from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES, limit
+from torch_loom.chips.cost.families import COEFFICIENTS, FAMILIES, GRADES, limit
 from torch_loom.chips.cost.formulas import Rates
 from torch_loom.chips.cost.model import CostModel
 from torch_loom.chips.cost.records import Kernel
@@ -29,6 +29,9 @@ STARTS = 8
 SPREAD = 0.4
 POLISHED = 4
 
+
+# How much larger in logarithms each factor of an alignment begins than that of the better one.
+GRADE_STEP = 0.1
 
 # Free coefficients of this family are fields of the rates, within these limits.
 RATES = "rates"
@@ -99,6 +102,28 @@ def _robust(error: Vector) -> Vector:
     return np.asarray(np.where(size <= ROBUST_ERROR, error, np.sign(error) * outer))
 
 
+def graded(found: dict[str, dict[str, float]], told: Sequence[tuple[str, str]]) -> None:
+    """Make the factors of each family's alignments grow from grade to grade: no worse one is faster.
+
+    Those that the timings tell are taken as they are, a worse one no smaller than a better; the others
+    follow, where there is a told one.
+    """
+    for family, c in found.items():
+        names = [name for name in GRADES if name in c]
+        of_data = [name for name in names if (family, name) in told]
+        least = 1.0
+        for name in of_data:
+            least = c[name] = max(c[name], least)
+        if of_data:
+            for name in names[names.index(of_data[0]) + 1 :]:
+                if name not in of_data:
+                    c[name] = max(c[name], c[names[names.index(name) - 1]])
+            most = math.inf
+            for name in reversed(names):
+                most = c[name] if name in of_data else min(c[name], most)
+                c[name] = most
+
+
 class _Part:
     """The kernels of a family on a card, and in which timings each occurs how often."""
 
@@ -137,13 +162,19 @@ class _Problem:
             self.model[RATES] = {name: float(getattr(rates[0], name)) for name in RATE_LIMITS}
         of_rates = rate_limits(rates[0])
         limits = [
-            of_rates[name] if family == RATES else (COEFFICIENTS[name].low, limit(family, name, dram_share))
+            of_rates[name]
+            if family == RATES
+            else (COEFFICIENTS[name].low, limit(family, name, dram_share, rates[0].sustained))
             for family, name in self.free
         ]
         self.low, self.high = np.log([low for low, _ in limits]), np.log([high for _, high in limits])
         begun = np.log([self.model[family][name] for family, name in self.free])
         self.start = np.clip(begun, self.low, self.high)
         self.touched = {family for family, _ in self.free}
+        for family in self.touched:
+            # A factor that begins below that of a better alignment would have no slope: see graded().
+            places = [self.free.index((family, name)) for name in GRADES if (family, name) in self.free]
+            self.start[places] = np.sort(self.start[places]) + GRADE_STEP * np.arange(len(places))
         self.took = np.array([timing.took_ns for timing in timings])
         self.weight = np.array([timing.weight for timing in timings])
         self.fixed = np.zeros(len(timings))
@@ -157,7 +188,7 @@ class _Problem:
                 else:
                     self.fixed[number] += models[timing.card].time(kernel).total_ns * count
         self.parts = {key: _Part(found) for key, found in uses.items()}
-        self.memory: dict[tuple[str, int], tuple[tuple[float, ...], Vector]] = {}
+        self.memory: dict[tuple[str, int], tuple[tuple[object, ...], Vector]] = {}
         place = {pair: number for number, pair in enumerate(self.free)}
         self.twins = [
             (number, place[family, name.replace("_16", "_32")])
@@ -169,6 +200,7 @@ class _Problem:
         found = {family: dict(self.model[family]) for family in self.touched}
         for (family, name), value in zip(self.free, np.clip(x, self.low, self.high), strict=True):
             found[family][name] = float(np.exp(value))
+        graded(found, self.free)
         return found
 
     def predicted(self, x: Vector) -> Vector:
@@ -217,23 +249,23 @@ def free_coefficients(families: Sequence[str], fixed: Sequence[str] = ()) -> lis
     return [(family, name) for family in families for name in FAMILIES[family].defaults if name not in held]
 
 
-def identified(
+def told_by(
     timings: Sequence[Timing],
     rates: Rates | Sequence[Rates],
     free: Sequence[tuple[str, str]],
     start: Mapping[str, Mapping[str, float]] | None = None,
     dram_share: float = 1.0,
-) -> list[tuple[str, str]]:
-    """Return those of the free coefficients that the timings tell.
+) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Return, for each free coefficient, the numbers of the timings that change enough with it.
 
-    One is told where doubling it changes enough timings: LEAST_TIMINGS of them by LEAST_SLOPE or more, at the
-    start or where the coefficient is four times as large or as small. Others stay as they are.
+    They change by LEAST_SLOPE or more where it doubles, at the start or where the coefficient is four times
+    as large or as small: of these three places the one that most timings tell counts.
     """
     cards = [rates] if isinstance(rates, Rates) else list(rates)
     problem = _Problem(timings, cards, start or {}, free, PRIOR, dram_share)
-    told = []
-    least = min(LEAST_TIMINGS, max(1, len(timings) // 4))
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
     for number, pair in enumerate(problem.free):
+        found[pair] = ()
         for begin in (0.0, math.log(4.0), -math.log(4.0)):
             x = problem.start.copy()
             x[number] = (
@@ -242,12 +274,28 @@ def identified(
             more = x.copy()
             more[number] += 0.1
             slope = np.abs(np.log(problem.predicted(more) / problem.predicted(x))) / 0.1
-            if int((slope >= LEAST_SLOPE).sum()) >= least:
-                told.append(pair)
-                break
+            told = tuple(np.flatnonzero(slope >= LEAST_SLOPE).tolist())
+            found[pair] = max(found[pair], told, key=len)
+    return found
+
+
+def identified(
+    timings: Sequence[Timing],
+    rates: Rates | Sequence[Rates],
+    free: Sequence[tuple[str, str]],
+    start: Mapping[str, Mapping[str, float]] | None = None,
+    dram_share: float = 1.0,
+) -> list[tuple[str, str]]:
+    """Return those of the free coefficients that the timings tell, LEAST_TIMINGS or more; others stay.
+
+    :func:`told_by` says which timings tell a coefficient.
+    """
+    least = min(LEAST_TIMINGS, max(1, len(timings) // 4))
+    found = told_by(timings, rates, free, start, dram_share)
+    told = [pair for pair in free if len(found[pair]) >= least]
     # How short work is spared tells itself only where long work is slowed down.
     slowed = [(family, "derate_ns") for family, name in told if name == "derate"]
-    return [*told, *(pair for pair in slowed if pair in problem.free and pair not in told)]
+    return [*told, *(pair for pair in slowed if pair in found and pair not in told)]
 
 
 def fit(

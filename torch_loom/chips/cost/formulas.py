@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from torch_loom.chips.cost.records import Kernel
@@ -69,6 +70,8 @@ class Rates(NamedTuple):
     cache_full_share: float
     cache_none_share: float
     cache_write_cost: float
+    # Of the clock, by dtype, at which power lets dense products go on; 1 where a dtype is not named.
+    sustained: Mapping[str, float] = MappingProxyType({})
 
     @property
     def max_cache_bytes_per_ns(self) -> float:
@@ -208,7 +211,7 @@ def slower(kernel: Kernel, c: Coefficients) -> float:
     alignment = kernel.alignment
     if alignment >= 16:
         return 1.0
-    return c["unaligned_8"] if alignment == 8 else c["unaligned_4"] if alignment == 4 else c["unaligned_2"]
+    return c.get(f"unaligned_{alignment}", 1.0)
 
 
 def _tiled(
@@ -216,8 +219,9 @@ def _tiled(
 ) -> float:
     """Return the shortest time of a matrix product over tilings and splits."""
     flop_ns = 2.0 * rates.cores / (rates.flops_per_ns[kernel.dtype] * c["flop_share"])
-    edge_ns = c["edge_cycles"] / rates.clock_ghz
-    store_ns = kernel.item_bytes * c["store_cycles"] / rates.clock_ghz
+    clock_ghz = rates.clock_ghz * rates.sustained.get(kernel.dtype, 1.0)
+    edge_ns = c["edge_cycles"] / clock_ghz
+    store_ns = kernel.item_bytes * c["store_cycles"] / clock_ghz
     fill, derate, busy_share = c["fill"], c["derate"], c["busy_share"]
     busy_outputs = c.get("busy_outputs", 0.0)
     pause = rates.launch_ns + c["derate_ns"]
@@ -258,10 +262,19 @@ def dram_ns(kernel: Kernel, c: Coefficients, rates: Rates) -> float:
     return (kernel.read_bytes + kernel.written_bytes) / (rates.dram_bytes_per_ns * c["memory_share"])
 
 
+def walked(kernel: Kernel, c: Coefficients) -> float:
+    """Return how much longer a product's bytes take by how its operands lie.
+
+    Where both lie along the inner dimension, a tile's rows are short pieces of memory far from each other.
+    """
+    return 1.0 / c.get("inner_share", 1.0) if kernel.items else 1.0
+
+
 def _product(
     kernel: Kernel, c: Coefficients, rates: Rates, plan: str, memory: float, least_area: float = 0.0
 ) -> Time:
     launch = rates.launch_ns + c["start_ns"]
+    memory *= walked(kernel, c)
     compute = _tiled(kernel, c, rates, plan, memory, least_area)
     return Time(launch + compute, compute, memory, launch)
 

@@ -116,8 +116,9 @@ class Kernel(NamedTuple):
         dtype: what it computes in.
         read_bytes, written_bytes: what it moves between cores and memory.
         footprint_bytes: memory that it touches; less than what it moves where it works in place.
-        items: elements that it handles, times what each needs (the window of a pooling, say); of convolutions
-            0, or which of their algorithms ran, counted from 1: for fits.
+        items: elements that it handles, times what each needs (the window of a pooling, say); of products 1
+            where both operands lie along the inner dimension, else 0; of convolutions 0, or which of their
+            algorithms ran, counted from 1: for fits.
         rows, columns: of kernels that work row by row; of convolutions by windows of 3x3 at every position
             how many tiles of 2x2 and of 4x4 outputs there are, else 0.
         m, n, k, batch: of matrix products; attention has queries, keys, head size and heads here.

@@ -16,8 +16,8 @@ class Row(NamedTuple):
     Attributes:
         geometry: by key, two numbers each: ``hw`` (sizes of the image), ``rs`` (of the window), ``pad`` and
             ``stride`` of convolutions.
-        layout: ``nhwc`` for channels that lie innermost, or how a product's operands lie: ``NN``, ``NT``,
-            ``TN``, ``TT``.
+        layout: ``nhwc`` for channels that lie innermost, or how a product's operands lie, as cuBLAS is told
+            of its matrices, column by column: ``NN``, ``NT``, ``TN``, ``TT``; without it row by row.
         groups: of a convolution.
     """
 
@@ -49,9 +49,9 @@ def _matrix(row: Row, sizes: tuple[int, int], is_transposed: bool) -> Tensor:
 
 def _mm(row: Row) -> Op:
     m, k, n = row.shape
-    layout = row.layout if len(row.layout) == 2 else "NN"
-    operands = (_matrix(row, (m, k), layout[0] == "T"), _matrix(row, (k, n), layout[1] == "T"))
-    return Op("mm", operands, (Tensor.dense(row.dtype, m, n),))
+    layout = row.layout if len(row.layout) == 2 else "TT"
+    operands = (_matrix(row, (m, k), layout[0] == "N"), _matrix(row, (k, n), layout[1] == "N"))
+    return Op("mm", operands, (_matrix(row, (m, n), layout == row.layout),))
 
 
 def _linear(row: Row) -> Op:

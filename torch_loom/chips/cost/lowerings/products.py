@@ -18,7 +18,14 @@ COMPLEX_OPERATIONS = 4
 
 
 def _matmul_kernels(
-    dtype: str, batch: int, m: int, n: int, k: int, extra: float = 0.0, alignment: int = 16
+    dtype: str,
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    extra: float = 0.0,
+    alignment: int = 16,
+    is_inner: bool = False,
 ) -> list[Kernel]:
     from_dtype = Tensor.dense(dtype, 1).item_bytes
     read = float(batch * (m * k + k * n)) * from_dtype + extra
@@ -42,6 +49,7 @@ def _matmul_kernels(
     return [
         Kernel(
             *(family, dtype, read, written, read + written),
+            items=float(is_inner),
             m=m,
             n=n,
             k=max(k, 1),
@@ -61,6 +69,11 @@ def _alignment(*tensors: Tensor) -> int:
             if size > 1 and stride > 1:
                 bits |= stride * tensor.item_bytes
     return max(2, bits & -bits)
+
+
+def _lies_along(tensor: Tensor, dim: int) -> bool:
+    """Return whether a dimension's neighbours lie next to each other, and those of no other."""
+    return tensor.strides[dim] == 1 and tensor.shape[dim] > 1
 
 
 def linear_algebra(op: Op) -> list[Kernel]:
@@ -99,7 +112,8 @@ def matmul(op: Op) -> list[Kernel]:
         batch, m = 1, m * batch
     out = op.outputs[0] if op.outputs else op.inputs[0]
     alignment = _alignment(left, right, out)
-    return _matmul_kernels(left.dtype, batch, m, n, k, bias, alignment)
+    is_inner = len(right.shape) > 1 and _lies_along(left, -1) and _lies_along(right, -2)
+    return _matmul_kernels(left.dtype, batch, m, n, k, bias, alignment, is_inner)
 
 
 def scaled_matmul(op: Op) -> list[Kernel]:
@@ -157,7 +171,8 @@ def linear(op: Op) -> list[Kernel]:
     out = op.outputs[0] if op.outputs else op.inputs[0]
     alignment = _alignment(source, weight, out)
     m, (n, k) = math.prod(source.shape[:-1]), weight.shape if len(weight.shape) > 1 else (1, weight.shape[0])
-    return _matmul_kernels(source.dtype, 1, m, n, k, moved_bytes(op.inputs[2:]), alignment)
+    is_inner = _lies_along(source, -1) and _lies_along(weight, -1)
+    return _matmul_kernels(source.dtype, 1, m, n, k, moved_bytes(op.inputs[2:]), alignment, is_inner)
 
 
 FORWARD, OF_SOURCE, OF_WEIGHT = "", "_dgrad", "_wgrad"
