@@ -5,14 +5,17 @@
 Each case whose model can be built from its arguments is trained in plain PyTorch (see :mod:`.model`) by the
 ranks of one pipeline in dry runs of the cluster that the row names. The figures are those of the last rank,
 which is the one that logs them. Of memory nothing is fitted to these rows. Most steps wait for the host, on
-which Megatron-LM runs much Python around each op: what a command takes there is found from half of the plans,
-by a hash of what they train, and all are planned again with it (``TORCH_LOOM_HOST_ISSUE``).
+which Megatron-LM runs much Python around each op and each step: what a command takes there, and what a step
+takes beside its commands, are found from half of the plans, by a hash of what they train, and all are planned
+again with the first (``TORCH_LOOM_HOST_ISSUE``) and given the second.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -34,27 +37,25 @@ from torch_loom.distributed import simulate
 
 COMMAND = "python -m benchmarks.megatron"
 MIB = 1 << 20
-# A step waits for the host if it takes so many times what its device is busy, as in benchmarks.host_issue.
-_WAITS = 1.5
+# Steps are planned with the chip's host and with one so many times as slow, for what lies between.
+_SLOWER = 2.0
 # What the tests set where results are to be reproducible.
 _REPRODUCIBLE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 class Figures(NamedTuple):
-    """Bytes at the peak and after a step, and seconds of a step; None where they are not known.
-
-    Of a plan also the seconds of the step in which the device runs something.
-    """
+    """Bytes at the peak and after a step, and seconds of a step; None where they are not known."""
 
     peak: float | None
     allocated: float | None
     seconds: float | None
-    busy: float | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether the step of a plan waits for the host."""
-        return self.seconds is not None and self.busy is not None and self.seconds > _WAITS * self.busy
+
+class Host(NamedTuple):
+    """What a host takes: microseconds for a command, and seconds for a step beside its commands."""
+
+    issue_us: float
+    step_seconds: float
 
 
 class Result(NamedTuple):
@@ -83,7 +84,7 @@ class Result(NamedTuple):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the host is found from this one, if its step waits for it."""
+        """Whether the host is found from this one."""
         return sweep.is_fitted(f"megatron {self.topology} {self.arguments}")
 
 
@@ -109,9 +110,7 @@ def planned(arguments: Arguments, topology: str, only_last: bool) -> Figures:
                 os.environ[name] = value
     if only_last and arguments.pipeline > 1:
         return Figures(found.peak_memory_bytes, allocated[last], None)
-    return Figures(
-        found.peak_memory_bytes, allocated[last], found.step_seconds[-1], found.step_busy_seconds[-1]
-    )
+    return Figures(found.peak_memory_bytes, allocated[last], found.step_seconds[-1])
 
 
 def results_of(rows: Sequence[dict[str, Any]], only_last: bool, left_out: Counter[str]) -> list[Result]:
@@ -137,33 +136,71 @@ def results_of(rows: Sequence[dict[str, Any]], only_last: bool, left_out: Counte
 
 
 def with_hosts(results: Sequence[Result], only_last: bool) -> tuple[list[Result], list[str]]:
-    """Find what the host of each cluster takes for a command, and plan the steps that were timed with it.
+    """Find what the host of each cluster takes, and plan the steps that were timed with it.
 
     Returns the results with these times, and lines that say what was found.
     """
-    issue_us, lines = {}, []
+    plans: dict[tuple[Arguments, str, float], float | None] = {}
+
+    def seconds_with(issue_us: float, result: Result) -> float:
+        key = result.arguments, result.topology, issue_us
+        if key not in plans:
+            with config.exported({"host_issue": str(issue_us)}):
+                plans[key] = planned(result.arguments, result.topology, only_last).seconds
+        return plans[key] or 0.0
+
+    hosts, lines = {}, []
     for topology in sorted({each.topology for each in results}):
         usual_us = chips.with_host(chips.load(topologies.load(topology).chip)).host_issue_ns / 1e3
-        found = [
-            usual_us * (each.measured.seconds or 0.0) / (each.planned.seconds or 1.0)
-            for each in results
-            if each.topology == topology and each.is_fitted and each.is_timed and each.planned.waits
-        ]
-        if found:
-            issue_us[topology] = statistics.median(found)
-            lines.append(
-                f"host of {topology}: {issue_us[topology]:.0f} us a command, from {len(found)} rows whose "
-                f"steps wait for it; the chip's is {usual_us:.0f}"
-            )
-    plans: dict[tuple[Arguments, str], float | None] = {}
+        fitted = [each for each in results if each.topology == topology and each.is_fitted and each.is_timed]
+        if len({each.arguments for each in fitted}) < 2:
+            continue  # two figures are to be found
+        lines_of = []
+        for each in fitted:
+            usual = each.planned.seconds or 0.0
+            grows = (seconds_with(_SLOWER * usual_us, each) - usual) / ((_SLOWER - 1.0) * usual_us)
+            lines_of.append((grows, usual - grows * usual_us, each.measured.seconds or 0.0))
+        host = _found(lines_of)
+        hosts[topology] = host
+        lines.append(
+            f"host of {topology}: {host.issue_us:.0f} us a command and {host.step_seconds * 1e3:.0f} ms a "
+            f"step beside them, from {len(fitted)} rows; the chip's is {usual_us:.0f} us a command"
+        )
     again = []
     for each in results:
-        key = each.arguments, each.topology
-        if each.topology in issue_us and each.is_timed and key not in plans:
-            with config.exported({"host_issue": str(issue_us[each.topology])}):
-                plans[key] = planned(*key, only_last).seconds
-        again.append(each._replace(seconds=plans.get(key)))
+        seconds = None
+        if each.topology in hosts and each.is_timed:
+            host = hosts[each.topology]
+            seconds = seconds_with(host.issue_us, each) + host.step_seconds
+        again.append(each._replace(seconds=seconds))
     return again, lines
+
+
+def _found(steps: Sequence[tuple[float, float, float]]) -> Host:
+    """Return the host with which the mean relative error of steps is least.
+
+    Args:
+        steps: of each the seconds by which it grows with a microsecond of a command, those that it takes
+            with a host that takes none, and those that were measured.
+    """
+
+    def error(host: Host) -> float:
+        return math.fsum(
+            abs(grows * host.issue_us + rest + host.step_seconds - measured) / measured
+            for grows, rest, measured in steps
+        )
+
+    # The least sum of absolute errors has none at two of the steps, or at one where the other figure is 0.
+    hosts = []
+    for grows, rest, measured in steps:
+        hosts.append(Host(0.0, measured - rest))
+        if grows > 0.0:
+            hosts.append(Host((measured - rest) / grows, 0.0))
+    for (grows, rest, measured), (of_other, rest_of_other, other) in itertools.combinations(steps, 2):
+        if grows != of_other:
+            issue_us = (measured - rest - other + rest_of_other) / (grows - of_other)
+            hosts.append(Host(issue_us, measured - rest - grows * issue_us))
+    return min((each for each in hosts if min(each) >= 0.0), key=error, default=Host(0.0, 0.0))
 
 
 def _line(result: Result) -> str:
@@ -215,9 +252,9 @@ def docs_body(results: Sequence[Result], lines: Sequence[str], source: str) -> s
     return (
         f"The last rank of Megatron-LM's functional tests, planned, and how far that is from what {source} "
         "says. The models are plain PyTorch built from the arguments of each case; of memory nothing is "
-        "fitted to these rows. Most steps wait for the host, which runs Megatron-LM's Python: one "
-        "figure, what a command takes, is found from half of the plans, and the steps are planned again with "
-        "it. Targets: peak memory within 3% on average, steps within 15%.\n\n"
+        "fitted to these rows. Most steps wait for the host, which runs Megatron-LM's Python: two figures, "
+        "what a command takes and what a step takes beside its commands, are found from half of the plans. "
+        "Targets: peak memory within 3% on average, steps within 15%.\n\n"
         + "\n\n".join(lines)
         + "\n\n"
         + markdown_table(header, table)

@@ -70,6 +70,7 @@ class Arguments:
     normalises_heads: bool
     fuses_loss: bool
     is_deterministic: bool
+    checks: bool  # the host looks for NaN and infinity in losses and gradients
 
     @property
     def num_chunks(self) -> int:
@@ -161,6 +162,9 @@ def _arguments(case: str, hardware: str, given: Mapping[str, str]) -> Arguments:
         normalises_heads=has("qk-layernorm"),
         fuses_loss=fuses_loss,
         is_deterministic=is_deterministic,
+        # With float16 and a loss scale of its own they tell it that the scale is too large.
+        checks=not (has("fp16") and "loss-scale" not in given)
+        and not has("no-check-for-nan-in-loss-and-grad"),
     )
 
 

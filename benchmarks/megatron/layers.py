@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from benchmarks.megatron.arguments import Arguments
 from benchmarks.megatron.groups import Groups, gathered, scattered
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 
 class Column(Function):
@@ -159,6 +160,13 @@ def reduce(x: torch.Tensor, group: Any, how: Any = dist.ReduceOp.SUM) -> None:
     """Reduce over a group in place; None: there are no others."""
     if group is not None:
         dist.all_reduce(x, how, group=group)
+
+
+def check(x: torch.Tensor) -> None:
+    """Let the host ask whether a number is NaN, then whether it is infinite, and wait for either answer."""
+    for ask in (torch.isnan, torch.isinf):
+        ask(x.detach())
+        torch.get_device_module(DEVICE_TYPE).synchronize()
 
 
 def add_weight_gradient(weight: Any, x: torch.Tensor, grad: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from benchmarks.megatron.groups import Scattered
-from benchmarks.megatron.layers import Activated, Column, Layer, Loss, Norm, Shared
+from benchmarks.megatron.layers import Activated, Column, Layer, Loss, Norm, Shared, check
 
 
 class Batch:
@@ -109,6 +109,8 @@ class Head(nn.Module):
         loss = (losses.t().contiguous().float().view(-1) * batch.weights.view(-1)).sum() / batch.weights.sum()
         if binary is not None:
             loss = loss + functional.cross_entropy(binary.float(), batch.labels[:, 0])
+        if own.checks:
+            check(loss)
         reported = loss.detach().clone()
         if groups.data is not None:
             dist.all_reduce(reported, group=groups.data)

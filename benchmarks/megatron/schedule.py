@@ -12,6 +12,7 @@ import torch.distributed as dist
 from benchmarks.megatron.arguments import WORLD_SIZE, Arguments
 from benchmarks.megatron.layers import Shared
 from benchmarks.megatron.model import Batch, Chunk
+from torch_loom.device._core.device_index import DEVICE_TYPE
 
 
 def order(arguments: Arguments, stage: int) -> Iterator[tuple[bool, int]]:
@@ -37,7 +38,12 @@ def order(arguments: Arguments, stage: int) -> Iterator[tuple[bool, int]]:
 
 
 class Messages:
-    """Hidden states and their gradients, from chunk to chunk and back."""
+    """Hidden states and their gradients, from chunk to chunk and back: way 0 and way 1.
+
+    Where a stage has one chunk, a message that goes out and the next one that comes in the other way are one
+    batch, and the host waits for each batch (Megatron-LM's ``batch_p2p_comm`` and ``batch_p2p_sync``). Where
+    it has several, each message goes by itself, and the host goes on (``overlap_p2p_comm``).
+    """
 
     def __init__(self, shared: Shared) -> None:
         own, groups = shared.arguments, shared.groups
@@ -46,23 +52,49 @@ class Messages:
         self.shared = shared
         first = groups.rank % groups.of_stage
         ranks = list(range(first, WORLD_SIZE, groups.of_stage))
-        # Each way has its own, so that messages are received in the order in which they are sent.
-        self.ways = [dist.new_group(ranks) for _ in range(2)]
+        self.is_batched = own.num_chunks == 1
+        # Each way has its own where messages go by themselves: they are received in the order of sending.
+        ways = [dist.new_group(ranks) for _ in range(1 if self.is_batched else 2)]
+        self.ways = [ways[0], ways[-1]]
         self.next = (groups.rank + groups.of_stage) % WORLD_SIZE
         self.previous = (groups.rank - groups.of_stage) % WORLD_SIZE
+        self._kept: tuple[dist.P2POp, int] | None = None
 
-    def receive(self, way: int) -> torch.Tensor:
-        """Return what comes: 0, hidden states from the stage before; 1, gradients from the stage after."""
+    def receive(self, way: int, comes: bool) -> torch.Tensor | None:
+        """Return what comes for the next pass, where something does.
+
+        What was kept to be sent goes with it where it goes the other way, else before it.
+        """
+        if self._kept is not None and (self._kept[1] == way or not comes):
+            self.flush()
+        if not comes:
+            return None
         own = self.shared.arguments
         x = torch.empty(self.shape, dtype=own.dtype, device=self.shared.device)
-        work = dist.irecv(x, self.next if way else self.previous, group=self.ways[way])
-        assert work is not None
-        work.wait()
+        received = dist.P2POp(dist.irecv, x, self.next if way else self.previous, self.ways[way])
+        kept, self._kept = self._kept, None
+        self._run([received] if kept is None else [kept[0], received])
         return x
 
     def send(self, x: torch.Tensor, way: int) -> None:
-        """Send it: 0, to the stage after; 1, to the stage before."""
-        dist.isend(x, self.previous if way else self.next, group=self.ways[way])
+        """Send it, where it is batched with the next message that comes."""
+        sent = dist.P2POp(dist.isend, x, self.previous if way else self.next, self.ways[way])
+        if self.is_batched:
+            self._kept = sent, way
+        else:
+            sent.op(sent.tensor, sent.peer, sent.group)
+
+    def flush(self) -> None:
+        """Send what was kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._run([kept[0]])
+
+    def _run(self, ops: list[dist.P2POp]) -> None:
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        if self.is_batched:
+            torch.get_device_module(DEVICE_TYPE).synchronize()
 
 
 def run(shared: Shared, chunks: list[Chunk], messages: Messages | None) -> None:
@@ -73,30 +105,28 @@ def run(shared: Shared, chunks: list[Chunk], messages: Messages | None) -> None:
     for is_forward, number in order(own, stage):
         chunk = chunks[number]
         has_before, has_after = chunk.embedding is None, chunk.head is None
+        received = None
+        if messages is not None:
+            received = messages.receive(0, has_before) if is_forward else messages.receive(1, has_after)
         if is_forward:
             if number == 0 or chunk.head is not None:
                 batch = Batch(shared)
-            x = None
-            if has_before:
-                assert messages is not None
-                x = messages.receive(0).requires_grad_()
-            y = chunk(x, batch)
-            if has_after:
-                assert messages is not None
+            if received is not None:
+                received.requires_grad_()
+            y = chunk(received, batch)
+            if messages is not None and has_after:
                 messages.send(y.detach(), 0)
             else:
                 y = y / own.num_microbatches
-            waiting[number].append((x, y))
-            del x, y
+            waiting[number].append((received, y))
+            del y
         else:
             x, y = waiting[number].popleft()
-            grad = None
-            if has_after:
-                assert messages is not None
-                grad = messages.receive(1)
-            torch.autograd.backward(y, grad)
-            del y, grad
-            if x is not None:
-                assert messages is not None
+            torch.autograd.backward(y, received)
+            del y
+            if messages is not None and x is not None:
                 messages.send(x.grad, 1)
             del x
+        del received
+    if messages is not None:
+        messages.flush()

@@ -11,7 +11,7 @@ from torch import nn
 
 from benchmarks.megatron.arguments import Arguments
 from benchmarks.megatron.groups import Groups
-from benchmarks.megatron.layers import Shared, reduce
+from benchmarks.megatron.layers import Shared, check, reduce
 from benchmarks.megatron.model import Chunk
 from benchmarks.megatron.schedule import Messages, run
 from torch_loom.device._core.device_index import DEVICE_TYPE
@@ -62,6 +62,8 @@ class Optimizer:
     def step(self, shared_embedding: torch.Tensor | None) -> None:
         """Reduce gradients over batches, and update the parameters."""
         groups = self.groups
+        if self.arguments.checks:
+            check(torch.linalg.vector_norm(self.grads))
         if groups.ends is not None and shared_embedding is not None:
             dist.all_reduce(shared_embedding, group=groups.ends)
         if self.buffer is None:
