@@ -28,7 +28,19 @@ def test_values_under_the_name_cuda(fork_cuda: PythonRunner) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
-    ["shape", "dtype", "root", "reduction", "order", "message", "split", "missing", "store", "abort", "killed"],
+    [
+        "shape",
+        "dtype",
+        "root",
+        "reduction",
+        "order",
+        "message",
+        "split",
+        "missing",
+        "store",
+        "abort",
+        "killed",
+    ],
 )
 def test_wrong_use_raises_on_all_ranks(fork_loom: PythonRunner, kind: str) -> None:
     fork_loom(PROGRAMS / "wrong_use.py", SETTINGS, given=(kind, False))
