@@ -17,14 +17,19 @@ NATIVE := $(wildcard tests/native/*.cpp tests/native/*.h)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test fit site conformance benchmark sanitize build wheel check-wheel check-tensorflow check-torch \
-	checkout-of-torch wheel-of-torch check-release release check-python docs lint format clean
+	checkout-of-torch wheel-of-torch check-release release check-python check-syntax commit-share docs lint format clean
 
 demo: build
 	$(BIN)/loom demo
 
+# A quarter, which the number of commits chooses: four commits in a row have all of them.
+COMMIT_SHARE := $(shell expr $$(git rev-list --count HEAD 2> /dev/null || echo 0) % 4)/4
+commit-share:
+	@echo $(COMMIT_SHARE)
+
 # Of the tests marked slow, which take two thirds of the time of all, a quarter: four commits run each of them. `make
 # test SLOW=0/1` runs all.
-SLOW := $(shell expr $$(git rev-list --count HEAD 2> /dev/null || echo 0) % 4)/4
+SLOW := $(COMMIT_SHARE)
 test: build
 	$(BIN)/python -m pytest -m "not conformance or sample" --slow-share $(SLOW) --stateful-seconds 20 --durations 40
 
@@ -87,17 +92,21 @@ checkout-of-torch:
 	$(UNHELD) $(CHECKED)/venv/bin/pip install --quiet "setuptools>=77" wheel ninja
 
 # make check-torch TORCH=2.14.1 PYTHON=python3.11: the sample on any version, in an environment of its own. SHARE=0/3
-# runs a third of it, whose names a hash chooses.
+# runs a third of it, whose names a hash chooses; SHARE=$(COMMIT_SHARE) a quarter, so that four commits run each test.
+# What a build for CUDA alone can show is run whole, slow tests too.
 SHARE := 0/1
+WHOLE := tests/cuda/test_build_for_cuda.py
 check-torch: checkout-of-torch
 	cd $(CHECKED)/checkout && \
 		$(UNHELD) ../venv/bin/pip install --quiet --no-build-isolation --editable ".[demo,examples,test]"
 	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
+	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not conformance" $(WHOLE)
 	cd $(CHECKED)/checkout && ../venv/bin/python -m pytest -n 2 -m "not slow and not conformance" \
-		-p tests.conformance.suite_plugin --share $(SHARE) $(SAMPLE)
+		-p tests.conformance.suite_plugin --share $(SHARE) $(WHOLE:%=--ignore=%) $(SAMPLE)
 
-# make release TORCHES="2.13.0 2.14.1": in dist, the sources and one wheel for these versions, checked beside each.
-TORCHES := 2.13.0 2.14.1
+# make release: in dist, the sources and one wheel for these versions, checked beside each. TORCHES="2.13.0 2.14.1" leaves
+# out 2.15.0, whose build for CUDA is a download of 3 GB.
+TORCHES := 2.13.0 2.14.1 2.15.0
 release: build
 	rm -rf dist
 	$(BIN)/python setup.py --quiet sdist
@@ -110,9 +119,13 @@ release: build
 		$(MAKE) --no-print-directory check-release TORCH=$$torch || exit 1; \
 	done
 
+# Built of the sources in dist, as users would: what is missing there is missed here.
 wheel-of-torch: checkout-of-torch
 	rm -rf $(CHECKED)/wheel
-	cd $(CHECKED)/checkout && ../venv/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir ../wheel .
+	mkdir -p $(CHECKED)/sources
+	find $(CHECKED)/sources -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+	tar -x -z -f dist/torch_loom-*.tar.gz --strip-components 1 -C $(CHECKED)/sources
+	cd $(CHECKED)/sources && ../venv/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir ../wheel .
 
 # What users do: the wheel beside a torch that is there, which stays as it is.
 check-release:
@@ -121,12 +134,19 @@ check-release:
 	$(CHECKED)/venv/bin/pip list | grep "^torch  *$(TORCH)"
 	cd $(CHECKED) && venv/bin/loom doctor && venv/bin/loom run $(CURDIR)/tools/release_check.py
 
-# The same on each of these that is here. PyTorch's wheels for others come from the index: a build for CUDA has 3 GB.
-PYTHONS := python3.10 python3.11 python3.12 python3.13 python3.14
-check-python:
+PYTHONS ?= $(shell .ci/pythons)
+# The same on each that is here. PyTorch's wheels for others come from the index: a build for CUDA has 3 GB.
+check-python: check-syntax
 	for python in $(PYTHONS); do \
-		$$python -c "" 2> /dev/null || { echo "$$python is not here: left out"; continue; }; \
 		$(MAKE) --no-print-directory check-torch PYTHON=$$python || exit 1; \
+	done
+
+# Whether each of them can read the sources, which takes seconds and needs no torch. Nothing is written.
+check-syntax:
+	for python in $(PYTHONS); do \
+		$$python -W error -c "import pathlib; [compile(each.read_bytes(), str(each), 'exec') for folder in \
+			('benchmarks', 'tests', 'tools', 'torch_loom') for each in pathlib.Path(folder).rglob('*.py')]" || exit 1; \
+		$$python --version; \
 	done
 
 docs: build

@@ -44,7 +44,7 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit(
         "torch-loom is compiled against the torch that is installed, and there is none in this environment: "
-        f"run `pip install torch=={'.'.join(map(str, torch_version.NEWEST))}.*`, then "
+        f"run `pip install torch=={'.'.join(map(str, torch_version.NEWEST))}.* ninja`, then "
         "`pip install --no-build-isolation .`"
     ) from error
 TRIES_ANY_TORCH = os.environ.get(torch_version.ANY_TORCH) == "1"
@@ -286,7 +286,9 @@ def ninja() -> str:
     else:
         found = str(Path(BIN_DIR) / "ninja")
     if found is None:
-        raise SystemExit("the build needs ninja: `pip install ninja`")
+        raise SystemExit(
+            "torch-loom's build needs ninja, which is not installed here: `pip install ninja`, then again"
+        )
     return found
 
 

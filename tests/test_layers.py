@@ -53,7 +53,7 @@ CPP_LAYERS["distributed"] = {
     "runtime/ipc",
     "util",
 }
-CPP_LAYERS["distributed/transport"] = {"distributed", "driver", "util"}  # what an operation is
+CPP_LAYERS["distributed/transport"] = {"distributed", "driver", "telemetry", "util"}  # what an operation is
 # From the op table: rows that others include.
 CPP_LAYERS |= {"runtime/generated": set(), "torch/generated": set()}
 BELOW_TORCH = {
@@ -104,7 +104,7 @@ ALLOWED = {
     "kernels": {"_C", "chips", "ops"} | BESIDE,
     **{layer: {"_C", *STAIRCASE[:number]} | BESIDE for number, layer in enumerate(STAIRCASE)},
     "pybuda": {"_C", "device", *STAIRCASE} | BESIDE,
-    "tools": {"_C", "device", "distributed", "kernels", "nvml", *STAIRCASE} | BESIDE,
+    "tools": {"_C", "_register", "device", "distributed", "kernels", "nvml", *STAIRCASE} | BESIDE,
     "nvml": {"chips"} | BESIDE,
     "distributed": {"_C", "chips", "device"} | BESIDE,
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,72 @@ def test_the_sum_of_a_file_with_and_without_numpy(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "numpy", None)
     assert torch_version.checksum(content) == found
     assert torch_version.checksum(content[:4000] + b"\x00" + content[4001:]) != found
+
+
+def test_each_difference_ends_within_the_known_versions() -> None:
+    """What all known versions have is no difference any more."""
+    known = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    assert list(torch_version.DEFAULT_WHEELS) == known
+    for table in (torch_version.NEW_NAMES, torch_version.NCCL_CREATORS):
+        assert set(table) <= set(known[1:])
+    text = (ROOT / "torch_loom" / "torch_version.py").read_text(encoding="utf-8")
+    for major, minor in torch_version.NEW_NAMES:
+        assert f"# Ends with {major}.{minor - 1}.\n    ({major}, {minor}): (" in text
+
+
+def test_tables_by_version() -> None:
+    assert "_cudnn_clear_dropout_state" in torch_version.names_lacking("2.13.0+cpu")
+    assert torch_version.names_lacking("2.14.1") == set(torch_version.NEW_NAMES[2, 15])
+    assert torch_version.names_lacking("2.15.0") == torch_version.names_lacking("2.16.0") == set()
+    assert torch_version.default_wheel("2.14.1+cu130").cudnn == (9, 24, 0)
+    assert torch_version.default_wheel("2.99.0") == torch_version.DEFAULT_WHEELS[NEWEST]
+
+
+def comparisons_of_torch(tree: ast.Module) -> Iterator[str]:
+    """Yield what asks for the version of PyTorch in order to do something else then."""
+    for node in ast.walk(tree):
+        text = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Call, ast.Compare, ast.Name)) else ""
+        if isinstance(node, (ast.Attribute, ast.Name)) and text.split(".")[-1] in (
+            "minor_of",
+            "TorchVersion",
+        ):
+            yield text
+        elif isinstance(node, ast.Compare):
+            versions = [
+                each
+                for part in (node.left, *node.comparators)
+                if isinstance(part, ast.Tuple) and len(part.elts) in (2, 3)
+                for each in [ast.unparse(part)]
+                if re.match(r"\(2, \d\d\b", each)
+            ]
+            if versions or re.search(r"\btorch\.__version__|\btorch\.version\.__version__", text):
+                yield text
+        elif isinstance(node, ast.Call) and re.match(r".*torch\.__version__\)?\.startswith", text):
+            yield text
+
+
+def test_no_other_module_compares_the_version_of_torch() -> None:
+    """What differs from version to version stands in one module, with the version in which it ends."""
+    fine = {"torch_version.py", "_register/fitness.py"}
+    found = {}
+    for path in sorted((ROOT / "torch_loom").rglob("*.py")):
+        name = path.relative_to(ROOT / "torch_loom").as_posix()
+        if name not in fine:
+            asked = list(comparisons_of_torch(ast.parse(path.read_text(encoding="utf-8"))))
+            if asked:
+                found[name] = asked
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch_version.minor_of(torch.__version__)",
+        "if torch.__version__ >= '2.14': pass",
+        "is_new = running >= (2, 14)",
+        "str(torch.__version__).startswith('2.14')",
+        "from torch.torch_version import TorchVersion; TorchVersion('2.14')",
+    ],
+)
+def test_a_comparison_is_found(text: str) -> None:
+    assert list(comparisons_of_torch(ast.parse(text)))

@@ -46,8 +46,23 @@ _ROLE = re.compile(r":(?:meth|class|func|mod|data|attr|exc):\s*<code>~?")
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 
 
+STYLE = "stylesheets/site.css"
+# Names of environment variables, which rows of a table are about, are not broken amid a word.
+STYLES = """.md-typeset table:not([class]) td:first-child:has(> code) {
+  min-width: 12.5rem;
+}
+"""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the styles of this site."""
+    config.extra_css.append(STYLE)
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that do not stand in docs/."""
+    files.append(File.generated(config, STYLE, content=STYLES))
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_with_links(text, PurePosixPath(source))))
@@ -61,10 +76,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Rewrite links that leave docs/."""
-    if page.file.src_uri in PAGES.values() or page.file.src_uri.startswith("reference/"):
+    """Rewrite links that leave docs/, and say which pages have no list of their headings."""
+    # The long lines of the first page's examples have its room, and tables of pages without headings.
+    name = page.file.src_uri
+    if name.startswith("reference/"):
         return markdown
-    return _with_links(markdown, PurePosixPath("docs") / page.file.src_uri)
+    if name == "index.md" or re.search(r"^## ", markdown, re.MULTILINE) is None:
+        page.meta["hide"] = ["toc"]
+    return markdown if name in PAGES.values() else _with_links(markdown, PurePosixPath("docs") / name)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -124,10 +143,16 @@ def public_names(module: str) -> dict[str, Any]:
     """
     found = importlib.import_module(module)
     named = {name: getattr(found, name, None) for name in sorted(getattr(found, "__all__", dir(found)))}
+    # Of several names of a class, as of one that CUDA calls otherwise, the page has one.
+    names: dict[type, str] = {}
+    for name, value in named.items():
+        if isinstance(value, type) and (value not in names or value.__name__ == name):
+            names[value] = name
     return {
         name: value
         for name, value in named.items()
         if not name.startswith("_")
+        and not (isinstance(value, type) and names[value] != name)
         and getattr(value, "__module__", "").startswith("torch_loom")
         and getattr(value, "__qualname__", "") in _defined(value.__module__)
         and value.__doc__

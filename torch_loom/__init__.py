@@ -16,7 +16,7 @@ _done = False
 
 
 def _autoload() -> None:
-    """Register the device with PyTorch, once. The entry point of the group ``torch.backends``.
+    """Register the device with PyTorch, once. The entry point ``torch_loom_autoload`` calls it.
 
     Never raises: ``import torch`` must not fail because of this package. A failure is reported in one
     warning, and raised when a device is first used.
@@ -29,10 +29,40 @@ def _autoload() -> None:
         from torch_loom._register import register
 
         _failure = register()
-    except Exception as error:
-        _failure = error
+    except (Exception, SystemExit) as error:
+        _failure = error if isinstance(error, Exception) else _ended(error)
     if _failure is not None:
-        _warn(f"torch-loom is not available: {_failure}")
+        _warn(_sentence(_failure))
+
+
+def _warn_once(error: BaseException) -> None:
+    """Warn of what failed after the devices were registered; not of a setting, nor where those failed."""
+    if _failure is None and not _is_own(error):
+        _warn(_sentence(error if isinstance(error, Exception) else _ended(error)))
+
+
+def _ended(error: BaseException) -> Exception:
+    # A damaged file may do anything, as end the interpreter; the program goes on.
+    return RuntimeError(f"a file of the package raised {error!r}")
+
+
+def _is_own(error: BaseException) -> bool:
+    # Without importing torch_loom.errors, which may be what is damaged.
+    return any(kind.__name__ == "LoomError" for kind in type(error).__mro__)
+
+
+def _sentence(failure: Exception) -> str:
+    if _is_own(failure):
+        return f"torch-loom is not available: {failure}"  # which says what to do
+    repair = "pip install --force-reinstall --no-deps --no-build-isolation --no-cache-dir torch-loom"
+    try:
+        from torch_loom._register import origin
+
+        repair = origin.repair()
+    except (Exception, SystemExit):
+        pass  # damaged, too
+    kind = type(failure).__name__
+    return f"torch-loom is not available: {kind}: {failure}. Install it again: `{repair}`."
 
 
 def _warn(message: str) -> None:

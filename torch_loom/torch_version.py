@@ -21,24 +21,56 @@ NEWEST: Minor = (2, 15)
 # How the names of torch._C begin that builds for CUDA alone have.
 CUDA_PREFIXES = ("_cuda", "_Cuda", "_CUDA", "_cudnn", "_nccl", "_StaticCuda", "_FastCuda")
 
-# Names of torch._C for CUDA that not all known versions have, with the first that has them.
-NEW_NAMES: dict[str, Minor] = {
-    "_cuda_annotateMemory": (2, 14),
-    "_cuda_memoryMetadataSupported": (2, 14),
-    "_cuda_tunableop_get_cublaslt_requested_algo_count": (2, 14),
-    "_cuda_tunableop_set_cublaslt_requested_algo_count": (2, 14),
-    "_is_cudnn_attention_decode_disabled": (2, 15),
-    "_cuda_tunableop_clear_all": (2, 15),
-    "_cuda_tunableop_pop_dynamic_dims_mask": (2, 15),
-    "_cuda_tunableop_push_dynamic_dims_mask": (2, 15),
-    "_cuda_tunableop_wildcard_fallback_enable": (2, 15),
-    "_cuda_tunableop_wildcard_fallback_is_enabled": (2, 15),
-    "_cudnn_clear_dropout_state": (2, 14),
+# Names of torch._C for CUDA that not all known versions have, by the first that has them. An entry ends with
+# the version before: once that is not known any more, every version has the names.
+NEW_NAMES: dict[Minor, tuple[str, ...]] = {
+    # Ends with 2.13.
+    (2, 14): (
+        "_cuda_annotateMemory",
+        "_cuda_memoryMetadataSupported",
+        "_cuda_tunableop_get_cublaslt_requested_algo_count",
+        "_cuda_tunableop_set_cublaslt_requested_algo_count",
+        "_cudnn_clear_dropout_state",
+    ),
+    # Ends with 2.14.
+    (2, 15): (
+        "_is_cudnn_attention_decode_disabled",
+        "_cuda_tunableop_clear_all",
+        "_cuda_tunableop_pop_dynamic_dims_mask",
+        "_cuda_tunableop_push_dynamic_dims_mask",
+        "_cuda_tunableop_wildcard_fallback_enable",
+        "_cuda_tunableop_wildcard_fallback_is_enabled",
+    ),
 }
 
-# What makes communicators of NCCL in torch.distributed.distributed_c10d, beside the first; since 2.15 one of
-# them is asked for the backend "nccl".
-NCCL_CREATORS = ("_create_nccl2_process_group", "_create_nccl_lazy_process_group")
+# What makes communicators of NCCL in torch.distributed.distributed_c10d, beside the first, by the version
+# since which it is asked for the backend "nccl". Ends with 2.14, as above.
+NCCL_CREATORS: dict[Minor, tuple[str, ...]] = {
+    (2, 15): ("_create_nccl2_process_group", "_create_nccl_lazy_process_group"),
+}
+
+
+class DefaultWheel(NamedTuple):
+    """The versions of NVIDIA's libraries that the default wheel of a version of PyTorch is built with.
+
+    Attributes:
+        cuda: of the CUDA toolkit.
+        cudnn, nccl, cusparselt: of the libraries of these names.
+    """
+
+    cuda: str
+    cudnn: tuple[int, int, int]
+    nccl: tuple[int, int, int]
+    cusparselt: tuple[int, int, int]
+
+
+# The newest last; an entry ends with its own version. Source: requires_dist of the wheels on PyPI, as in
+# cuda-toolkit 13.0.3, nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7, nvidia-cusparselt-cu13 0.8.1.
+DEFAULT_WHEELS: dict[Minor, DefaultWheel] = {
+    (2, 13): DefaultWheel(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7), cusparselt=(0, 8, 1)),
+    (2, 14): DefaultWheel(cuda="13.0", cudnn=(9, 24, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
+    (2, 15): DefaultWheel(cuda="13.2", cudnn=(9, 26, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
+}
 
 # In a wheel that is for several PyTorchs, the folder of the package with an extension for each minor version,
 # in a folder of its name, as torch2.14. What a build for one PyTorch makes stands in the package itself.
@@ -52,6 +84,17 @@ def minor_of(version: str) -> Minor:
     """Return major and minor of a version: (2, 14) of ``2.14.1+cu130``; (0, 0) of what is none."""
     match = re.match(r"(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def names_lacking(version: str) -> frozenset[str]:
+    """Return the names of torch._C for CUDA that a version does not have yet."""
+    running = minor_of(version)
+    return frozenset(name for since, names in NEW_NAMES.items() if running < since for name in names)
+
+
+def default_wheel(version: str) -> DefaultWheel:
+    """Return what the default wheel of a version has; of one that is not known, the newest that is."""
+    return DEFAULT_WHEELS.get(minor_of(version), DEFAULT_WHEELS[NEWEST])
 
 
 def is_release(version: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torch_loom import errors
-from torch_loom._register import fitness
+from torch_loom._register import fitness, origin
 from torch_loom.errors import ExtensionError
 
 PROGRAMS = Path(__file__).parent / "programs" / "autoload"
@@ -46,7 +46,7 @@ def test_sources_that_are_not_built_are_told_apart(
     is_checkout: bool, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fitness, "EXTENSION_SUFFIXES", [".none"])
-    monkeypatch.setattr(fitness, "_is_checkout", lambda: is_checkout)
+    monkeypatch.setattr(origin, "is_checkout", lambda: is_checkout)
     with pytest.raises(ExtensionError, match=re.escape(message)):
         fitness.check(torch)
 

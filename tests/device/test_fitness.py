@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -14,13 +15,15 @@ import torch
 
 import torch_loom
 from torch_loom import torch_version
-from torch_loom._register import fitness
+from torch_loom._register import fitness, origin
+from torch_loom.errors import VersionMismatchError
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
 
 PROGRAMS = Path(__file__).parent / "programs" / "fitness"
 PACKAGE = Path(torch_loom.__file__).parent
+ROOT = Path(__file__).parents[2]
 EXTENSION = f"_C{EXTENSION_SUFFIXES[0]}"
 REPAIR = "pip install --force-reinstall --no-deps --no-build-isolation"
 VERSION = str(torch.__version__)
@@ -105,6 +108,32 @@ def have_an_older_stamp(folder: Path) -> None:
     (folder / "_built_with.py").write_text(f'TORCH_VERSION = "{VERSION}"\n')
 
 
+def be_empty(folder: Path) -> None:
+    (folder / EXTENSION).write_bytes(b"")
+    stamp(folder)
+
+
+def _record(text: str, name: str) -> Callable[[Path], None]:
+    def have_a_bad_stamp(folder: Path) -> None:
+        (folder / "_built_with.py").write_bytes(text.encode("latin-1"))
+
+    have_a_bad_stamp.__name__ = f"have_a_stamp_{name}"
+    return have_a_bad_stamp
+
+
+_WHOLE = f'TORCH_VERSION = "{VERSION}"\nEXTENSION_BYTES = {{}}\nEXTENSION_CHECKSUM = 1\n'
+BAD_STAMPS = [
+    _record("\0\xff\xfe garbage", "of_garbage"),
+    _record("1/0\n", "that_divides"),
+    _record("import sys\nsys.exit(3)\n", "that_exits"),
+    _record(_WHOLE.format('"x"'), "of_text"),
+    _record(_WHOLE.format("True"), "of_truth"),
+    _record(_WHOLE.format("7").replace(VERSION, "garbage"), "of_no_version"),
+    _record("# " + "x" * 5000 + "\n" + _WHOLE.format("7"), "that_is_long"),
+    _record("A = " + "(" * 3000, "that_is_deep"),
+]
+
+
 CASES: dict[Callable[[Path], None], tuple[str, tuple[str, ...]]] = {
     truncate: ("ExtensionError", ("is damaged", EXTENSION, REPAIR)),
     lose_a_page: ("ExtensionError", ("is damaged", EXTENSION, REPAIR)),
@@ -116,6 +145,8 @@ CASES: dict[Callable[[Path], None], tuple[str, tuple[str, ...]]] = {
     be_for_a_nightly_build: ("VersionMismatchError", (".dev20260101", VERSION, REPAIR)),
     have_an_older_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
     have_no_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
+    be_empty: ("ExtensionError", ("is damaged", "(0 bytes, of 0)", REPAIR)),
+    **dict.fromkeys(BAD_STAMPS, ("ExtensionError", ("_built_with.py", REPAIR))),
 }
 
 
@@ -134,6 +165,82 @@ def test_a_copy_that_fits_is_loaded(fork_python: PythonRunner, package: Path) ->
     program = PROGRAMS / "each_use_raises_what_is_wrong.py"
     done = fork_python(program, given=(str(package.parent), "", ()), check=False)
     assert "assert [str(one.message)" in done.stderr
+
+
+def install_entry_point(package: Path) -> None:
+    """What pip puts beside the package: the entry point's module and its name."""
+    shutil.copy(ROOT / "torch_loom_autoload.py", package.parent)
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r'(?m)^\[project\.entry-points\."torch\.backends"\]\n((?:.+\n)+)', text)
+    assert found is not None
+    info = package.parent / "torch_loom-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-loom\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\n" + found[1].replace('"', ""))
+
+
+def own(package: Path, name: str) -> Path:
+    """Return a file of the package, now a copy of its own that may be changed."""
+    top = package / name.split("/")[0]
+    source = top.resolve()
+    top.unlink()
+    if source.is_dir():
+        shutil.copytree(source, top)
+    else:
+        shutil.copyfile(source, top)
+    return package / name
+
+
+def end_early(package: Path) -> None:
+    file = own(package, "__init__.py")
+    file.write_text(file.read_text().partition("_failure = register()")[0])
+
+
+def lack_the_settings(package: Path) -> None:
+    own(package, "config/settings.py").unlink()
+
+
+def have_damaged_errors(package: Path) -> None:
+    own(package, "errors.py").write_bytes(b"\0\0 class")
+
+
+def have_a_file_that_exits(package: Path) -> None:
+    own(package, "errors.py").write_text("raise SystemExit(3)\n")
+
+
+def have_damaged_names(package: Path) -> None:
+    own(package, "compat/libraries/__init__.py").write_text("1 / 0\n")
+
+
+def be_gone(package: Path) -> None:
+    shutil.rmtree(package)
+
+
+DAMAGE: dict[Callable[[Path], None], str] = {
+    end_early: "SyntaxError",
+    lack_the_settings: "torch_loom.config.settings",
+    have_damaged_errors: "null bytes",
+    have_a_file_that_exits: "SystemExit(3)",
+    have_damaged_names: "ZeroDivisionError",
+    be_gone: "torch_loom",
+}
+
+
+@pytest.mark.parametrize("change", DAMAGE, ids=lambda change: change.__name__)
+def test_damage_of_the_package_leaves_torch_as_it_is(
+    fork_python: PythonRunner, package: Path, change: Callable[[Path], None]
+) -> None:
+    install_entry_point(package)
+    change(package)
+    words = ("torch-loom is not available: ", DAMAGE[change], REPAIR)
+    has_devices = change is have_damaged_names  # which are registered before
+    program = PROGRAMS / "damage_leaves_torch_as_it_is.py"
+    fork_python(program, given=(str(package.parent), words, package.exists(), has_devices))
+
+
+def test_one_text_of_the_repair_that_needs_no_import() -> None:
+    for file in (PACKAGE / "__init__.py", ROOT / "torch_loom_autoload.py"):
+        assert f'"{REPAIR} --no-cache-dir torch-loom"' in file.read_text(encoding="utf-8")
 
 
 def have_folders(folder: Path, *versions: str) -> None:
@@ -182,21 +289,80 @@ def test_import_torch_goes_on(
     assert REPAIR in done.stderr
 
 
-def test_the_repair_names_where_the_package_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [end_early, have_damaged_errors], ids=lambda one: one.__name__)
+def test_import_torch_goes_on_with_a_damaged_package(
+    run_python: PythonRunner, package: Path, change: Callable[[Path], None]
+) -> None:
+    install_entry_point(package)
+    change(package)
+    done = run_python(PROGRAMS / "import_torch_goes_on.py", {"PYTHONPATH": str(package.parent)})
+    assert done.stdout == "done\n"
+    assert done.stderr.count("torch-loom is not available") == 1
+    assert REPAIR in done.stderr
+
+
+class Installed:
+    """What pip notes of an installation."""
+
+    url: str | None = None
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return self.url
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
+    """The package is not a checkout's, but an installed one."""
+    made = Installed()
+    monkeypatch.setattr(origin, "is_checkout", lambda: False)
+    monkeypatch.setattr(origin, "distribution", lambda name: made)
+    return made
+
+
+def test_a_checkout_repairs_itself() -> None:
     assert fitness.repair() == f"{REPAIR} --editable {PACKAGE.parent}"
-    monkeypatch.setattr(fitness, "_is_checkout", lambda: False)
 
-    class Installed:
-        url: str | None
 
-        def read_text(self, name: str) -> str | None:
-            assert name == "direct_url.json"
-            return self.url
+@pytest.mark.parametrize(
+    ("noted", "source"),
+    [
+        ('{"dir_info": {}, "url": "file:///home/me/my%20checkout"}', "'/home/me/my checkout'"),
+        ('{"dir_info": {"editable": true}, "url": "file:///src"}', "--editable /src"),
+        (None, "--no-cache-dir torch-loom"),
+        ("no JSON", "--no-cache-dir torch-loom"),
+        ('["a list"]', "--no-cache-dir torch-loom"),
+        (
+            '{"archive_info": {}, "url": "https://example.org/torch_loom-0.1.0-cp311-cp311-linux_x86_64.whl"}',
+            "--no-cache-dir https://example.org/torch_loom-0.1.0-cp311-cp311-linux_x86_64.whl",
+        ),
+        (
+            '{"vcs_info": {"vcs": "git", "commit_id": "0a1b"}, "url": "https://example.org/torch-loom"}',
+            "--no-cache-dir git+https://example.org/torch-loom@0a1b",
+        ),
+    ],
+)
+def test_the_repair_names_where_the_package_came_from(
+    installed: Installed, noted: str | None, source: str
+) -> None:
+    installed.url = noted
+    assert fitness.repair() == f"{REPAIR} {source}"
 
-    installed = Installed()
-    monkeypatch.setattr(fitness, "distribution", lambda name: installed)
-    installed.url = '{"dir_info": {}, "url": "file:///home/me/my%20checkout"}'
-    assert fitness.repair() == f"{REPAIR} '/home/me/my checkout'"
-    for url in (None, '{"archive_info": {}, "url": "https://example.org/torch_loom.whl"}'):
-        installed.url = url
-        assert fitness.repair() == f"{REPAIR} --no-cache-dir torch-loom"
+
+def test_a_wheel_that_does_not_fit_says_what_it_fits(
+    installed: Installed, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To install the same wheel again would change nothing."""
+    have_folders(package, "2.8.1", "2.9.1+cpu")
+    monkeypatch.setattr(fitness, "_PACKAGE", package)
+    monkeypatch.setattr(fitness, "_FOLDERS", package / "extensions")
+    installed.url = (
+        '{"archive_info": {}, "url": "file:///dist/torch_loom-0.1.0-cp311-cp311-linux_x86_64.whl"}'
+    )
+    with pytest.raises(VersionMismatchError) as raised:
+        fitness.check(torch)
+    said = str(raised.value)
+    assert "The wheel that is installed fits torch 2.8 or 2.9: install torch 2.8 or 2.9, a wheel for" in said
+    assert f"`{REPAIR} CHECKOUT`" in said
+    assert "torch_loom-0.1.0" not in said

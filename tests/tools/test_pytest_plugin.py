@@ -53,6 +53,18 @@ def test_leaks_of_a_project_are_found_and_its_budgets_written() -> None:
     assert found[f"{SUITE}::test_product"]["seconds"] > 0
 
 
+@pytest.mark.long
+def test_those_are_counted_that_a_missing_gpu_skips() -> None:
+    """A reason that speaks of a GPU is not enough, and a skip in a test or a fixture counts."""
+    Path("test_skips.py").write_text((PROGRAMS / "skips.py").read_text(encoding="utf-8"), encoding="utf-8")
+    status, printed = run("test_skips.py", "--loom")
+    assert (status, outcomes(printed)) == (0, {"passed": 11}), printed
+    assert "torch-loom: 7 tests ran that would be skipped without a GPU" in printed
+    status, printed = run("test_skips.py", "--loom", "-k", "not counted")
+    assert (status, outcomes(printed)) == (0, {"passed": 4}), printed
+    assert "would be skipped" not in printed
+
+
 @pytest.mark.slow
 def test_a_seed_repeats_an_order() -> None:
     chosen = (SUITE, "-k", "does_not_wait")

@@ -6,26 +6,38 @@ exception in a static initialiser, or a page that is not there, ends the process
 
 from __future__ import annotations
 
+import ast
 import importlib
-import json
 import mmap
-import runpy
+import re
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-from urllib.parse import unquote
+from typing import NamedTuple
 
 from torch_loom import config, torch_version
+from torch_loom._register import origin
+from torch_loom._register.origin import repair
 from torch_loom.config import settings
 from torch_loom.errors import ExtensionError, VersionMismatchError
+
+__all__ = ["NAME", "check", "check_installed", "load", "load_failure", "repair"]
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = _PACKAGE / torch_version.EXTENSIONS
 NAME = "torch_loom._C"
+# A record has three lines.
+_MAX_RECORD_BYTES = 4096
+
+
+class _Record(NamedTuple):
+    """What stands beside an extension."""
+
+    version: str  # of the PyTorch that it was built against
+    num_bytes: int
+    checksum: int
 
 
 def check(torch: ModuleType) -> Path:
@@ -39,29 +51,66 @@ def check(torch: ModuleType) -> Path:
         ExtensionError: it is not there, or not as it was built.
         ConfigurationError: TORCH_LOOM_ANY_TORCH has a bad value.
     """
-    running = str(torch.__version__)
+    return _check(str(torch.__version__), Path(str(torch.__file__)).parent)
+
+
+def check_installed() -> None:
+    """Raise as :func:`check` does for the PyTorch that would be imported, without importing it.
+
+    Where none is found, nothing is checked: the program says it better.
+    """
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return
+    folder = Path(spec.origin).parent
+    if (version := version_in(folder)) is not None:
+        _check(version, folder)
+
+
+def version_in(folder: Path) -> str | None:
+    """Return the version of the PyTorch in a folder, as its version.py says; None if that cannot be read."""
+    try:
+        text = (folder / "version.py").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    match = re.search(r"^__version__ = ['\"](.+)['\"]$", text, re.MULTILINE)
+    return None if match is None else match[1]
+
+
+def _check(running: str, folder: Path) -> Path:
     if refusal := torch_version.refusal(running, tries_any=config.value(settings.ANY_TORCH)):
         raise VersionMismatchError(refusal)
     if refusal := torch_version.platform_refusal(torch_version.this_platform()):
         raise ExtensionError(refusal)
     file = _find_extension(torch_version.minor_of(running))
     built = _record(file.parent)
-    built_with = str(built["TORCH_VERSION"])
-    if not torch_version.have_one_abi(built_with, running):
-        minors = sorted(_folders()) or [torch_version.minor_of(built_with)]
-        with_others = f"{len(minors)} versions of torch, the newest" if len(minors) > 1 else "torch"
-        raise VersionMismatchError(
-            f"torch-loom was built against {with_others} {built_with}, but torch {running} is running "
-            f"({Path(str(torch.__file__)).parent}). Build it again: `{repair()}`; or install torch "
-            f"{' or '.join(_text(minor) for minor in minors)}."
-        )
+    if not torch_version.have_one_abi(built.version, running):
+        raise VersionMismatchError(_mismatch(built.version, running, folder))
     size = file.stat().st_size
-    if size != built["EXTENSION_BYTES"] or _checksum(file) != built["EXTENSION_CHECKSUM"]:
+    # An empty file cannot be mapped.
+    if size == 0 or size != built.num_bytes or _checksum(file) != built.checksum:
         raise ExtensionError(
             f"{file} is damaged: it is not the file that was built ({size:,} bytes, of "
-            f"{built['EXTENSION_BYTES']:,}). Install it again: `{repair()}`."
+            f"{built.num_bytes:,}). Install it again: `{repair()}`."
         )
     return file
+
+
+def _mismatch(built_with: str, running: str, folder: Path) -> str:
+    folders = sorted(_folders())
+    minors = folders or [torch_version.minor_of(built_with)]
+    with_others = f"{len(minors)} versions of torch, the newest" if len(minors) > 1 else "torch"
+    fitting = " or ".join(".".join(map(str, minor)) for minor in minors)
+    start = (
+        f"torch-loom was built against {with_others} {built_with}, but torch {running} is running ({folder})."
+    )
+    if folders or origin.is_wheel():
+        # The same wheel would be installed again.
+        return (
+            f"{start} The wheel that is installed fits torch {fitting}: install torch {fitting}, a wheel for "
+            f"the running one, or torch-loom from a checkout: `{origin.OPTIONS} CHECKOUT`."
+        )
+    return f"{start} Build it again: `{repair()}`; or install torch {fitting}."
 
 
 def load(file: Path) -> ModuleType:
@@ -86,42 +135,6 @@ def load_failure(error: BaseException, torch: ModuleType) -> ExtensionError:
     )
 
 
-def repair() -> str:
-    """Return the command that builds the package again, against the torch that is installed."""
-    import shlex  # here: most programs need no repair
-
-    options = "pip install --force-reinstall --no-deps --no-build-isolation"
-    source = _checkout()
-    if source is None:
-        # pip keeps wheels that it has built, whatever torch they were built against.
-        return f"{options} --no-cache-dir torch-loom"
-    folder, is_editable = source
-    return f"{options} {'--editable ' if is_editable else ''}{shlex.quote(folder)}"
-
-
-def _checkout() -> tuple[str, bool] | None:
-    # Where pip says that it has installed from, and whether Python imports from there.
-    if _is_checkout():
-        return str(_PACKAGE.parent), True
-    try:
-        text = distribution("torch-loom").read_text("direct_url.json")
-    except PackageNotFoundError:
-        return None
-    origin = json.loads(text or "{}")
-    url = str(origin.get("url", ""))
-    if "dir_info" not in origin or not url.startswith("file://"):
-        return None
-    return unquote(url.removeprefix("file://")), bool(origin["dir_info"].get("editable"))
-
-
-def _is_checkout() -> bool:
-    return (_PACKAGE.parent / "csrc").is_dir() and (_PACKAGE.parent / "setup.py").is_file()
-
-
-def _text(minor: torch_version.Minor) -> str:
-    return ".".join(map(str, minor))
-
-
 def _folders() -> dict[torch_version.Minor, Path]:
     found = {
         torch_version.minor_of(path.name.removeprefix("torch")): path for path in _FOLDERS.glob("torch*")
@@ -142,7 +155,7 @@ def _find_extension(running: torch_version.Minor) -> Path:
         file = _in_folder(folders.get(running) or folders[max(folders)])
         assert file is not None
         return file
-    if _is_checkout():
+    if origin.is_checkout():
         raise ExtensionError(
             f"{_PACKAGE.parent} has torch-loom's sources without the compiled extension, and Python imports "
             "them. Start Python in another folder to import what is installed, or build the extension here: "
@@ -161,19 +174,28 @@ def _find_extension(running: torch_version.Minor) -> Path:
     )
 
 
-def _record(folder: Path) -> dict[str, Any]:
-    # Written beside the extension by setup.py. Not imported: that might find another copy of the package.
+def _record(folder: Path) -> _Record:
+    # Written beside the extension by setup.py. Read and not run, as it may be damaged, too.
     file = folder / "_built_with.py"
+    found: dict[str, object] = {}
     try:
-        found = runpy.run_path(str(file))
-    except (OSError, SyntaxError, ValueError):
+        if file.stat().st_size <= _MAX_RECORD_BYTES:
+            for line in ast.parse(file.read_bytes()).body:
+                if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+                    found[line.targets[0].id] = ast.literal_eval(line.value)
+    except (OSError, SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         found = {}
-    if not {"TORCH_VERSION", "EXTENSION_BYTES", "EXTENSION_CHECKSUM"} <= found.keys():
+    version, num_bytes, checksum = (
+        found.get(name) for name in ("TORCH_VERSION", "EXTENSION_BYTES", "EXTENSION_CHECKSUM")
+    )
+    # By the type itself: True is an int.
+    is_version = type(version) is str and torch_version.minor_of(version) != (0, 0)
+    if not is_version or type(num_bytes) is not int or type(checksum) is not int:
         raise ExtensionError(
             f"{file} does not say which torch the extension was built against, and what it is. "
             f"Install torch-loom again: `{repair()}`."
         )
-    return found
+    return _Record(str(version), num_bytes, checksum)
 
 
 def _checksum(file: Path) -> int:

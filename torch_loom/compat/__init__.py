@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from torch_loom import config
-from torch_loom.config import settings
-from torch_loom.errors import ConfigurationError
-
 
 def _autoload() -> None:
     """Let libraries learn the device's name, and `import torch_rbln` be found under that one.
 
-    An entry point of the group ``torch.backends``.
-
-    Never raises: torch_loom's own entry point reports what is wrong with the name.
+    Never raises. What is wrong with the name, torch_loom's own registration has reported before.
     """
+    import torch_loom
+
     try:
+        from torch_loom import config
+        from torch_loom.config import settings
+
         name = config.device_name()
         if name != "cuda" and config.value(settings.LIBRARIES):
             from torch_loom.compat import libraries
 
             libraries.register(name)
-    except ConfigurationError:
-        return
-    if name == "rbln":
-        from torch_loom.compat import rbln
+        if name == "rbln":
+            from torch_loom.compat import rbln
 
-        rbln.install()
+            rbln.install()
+    except (Exception, SystemExit) as error:
+        torch_loom._warn_once(error)

@@ -43,9 +43,9 @@ def provide(module: ModuleType) -> None:
         **libraries.functions(module),
         **_classes(module),
     }
-    running = torch_version.minor_of(str(torch.__version__))
+    lacking = torch_version.names_lacking(str(torch.__version__))
     for name, value in functions.items():
-        if running < torch_version.NEW_NAMES.get(name, running):
+        if name in lacking:
             continue
         is_function = callable(value) and not isinstance(value, type)
         CUDA_NAME.put(torch._C, **{name: _own(name, value) if is_function else value})

@@ -32,7 +32,7 @@ def provide() -> None:
     memory: Any = torch._C._distributed_c10d._SymmetricMemory
     CUDA_NAME.put(memory, get_mempool_allocator=staticmethod(lambda device: None))
     CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
-    for creator in torch_version.NCCL_CREATORS:
+    for creator in (name for names in torch_version.NCCL_CREATORS.values() for name in names):
         if hasattr(c10d, creator):
             CUDA_NAME.put(c10d, **{creator: c10d._create_nccl_process_group})
 

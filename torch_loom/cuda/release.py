@@ -6,8 +6,6 @@ as its requirements name them. A build of PyTorch for CUDA has versions of its o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from torch_loom import config, torch_version
@@ -15,38 +13,13 @@ from torch_loom.device._core.first_use import _is_gpu
 
 Version = tuple[int, int, int]
 
-
-@dataclass(frozen=True)
-class Release:
-    """The versions of NVIDIA's libraries that a release of PyTorch is built with.
-
-    Attributes:
-        cuda: of the CUDA toolkit.
-        cudnn, nccl, cusparselt: of the libraries of these names.
-    """
-
-    cuda: str
-    cudnn: Version
-    nccl: Version
-    cusparselt: Version
-
-
-# By the release of PyTorch, the newest last. Source: requires_dist of the wheels on PyPI, as in cuda-toolkit
-# 13.0.3, nvidia-cudnn-cu13 9.20.0.48, nvidia-nccl-cu13 2.29.7, nvidia-cusparselt-cu13 0.8.1.
-_DEFAULT_WHEELS = {
-    "2.13": Release(cuda="13.0", cudnn=(9, 20, 0), nccl=(2, 29, 7), cusparselt=(0, 8, 1)),
-    "2.14": Release(cuda="13.0", cudnn=(9, 24, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
-    "2.15": Release(cuda="13.2", cudnn=(9, 26, 0), nccl=(2, 30, 7), cusparselt=(0, 8, 1)),
-}
-
 # What a build for CUDA says of itself; None on a build for the CPU.
 _own_cuda: str | None = torch.version.cuda
 
 
-def default_wheel() -> Release:
+def default_wheel() -> torch_version.DefaultWheel:
     """Return what the default wheel of the running release has; of an unknown release, the newest known."""
-    running = ".".join(map(str, torch_version.minor_of(str(torch.__version__))))
-    return _DEFAULT_WHEELS.get(running) or list(_DEFAULT_WHEELS.values())[-1]
+    return torch_version.default_wheel(str(torch.__version__))
 
 
 def cuda_version() -> str | None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 from rich.table import Table
@@ -44,8 +44,7 @@ def findings(*, asks_libraries: bool = True) -> Iterator[Finding]:
     """Yield what there is, from the ground up."""
     yield _python()
     yield Finding("torch-loom", f"{version('torch-loom')} in {_PACKAGE}")
-    yield _torch()
-    yield _extension()
+    yield from _torch_and_extension()
     yield from _devices()
     if asks_libraries:
         yield from _libraries()
@@ -57,34 +56,54 @@ def _python() -> Finding:
     return Finding("Python", f"{python}, {platform.system()} {platform.machine()}", refusal or "")
 
 
-def _torch() -> Finding:
-    # From its files: importing it would register the devices, which may be what is wrong.
-    try:
-        files = distribution("torch")
-    except PackageNotFoundError:
-        return Finding("torch", "is not installed", "pip install torch")
-    found = files.version
-    build = Path(str(files.locate_file("torch/lib/libtorch_cuda.so")))
-    kind = (
-        "a build for CUDA, whose kernels give way under the name cuda"
-        if build.exists()
-        else "a build for the CPU"
-    )
-    says = f"{found}, {kind}, in {files.locate_file('torch')}"
-    refusal = torch_version.refusal(found, tries_any=config.value(settings.ANY_TORCH))
-    return Finding("torch", says, refusal or "")
+# In a process of its own, as an extension that does not fit may end it. Torch comes first, unregistered.
+_ASKED = """
+import json, torch
+print(json.dumps([str(torch.__version__), torch.__file__, torch.version.cuda]), flush=True)
+import sys, torch_loom
+sys.exit(str(torch_loom._failure) if torch_loom._failure else 0)
+"""
 
 
-def _extension() -> Finding:
-    # In a process of its own: what does not fit may end it.
-    program = (
-        "import torch, torch_loom, sys; sys.exit(str(torch_loom._failure) if torch_loom._failure else 0)"
-    )
-    done = _start(["-W", "ignore", "-c", program])
-    if done.returncode == 0:
-        return Finding("extension", "fits this torch, and is loaded by `import torch`")
+def _torch_and_extension() -> Iterator[Finding]:
+    done = _start(["-W", "ignore", "-c", _ASKED], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
     said = done.stderr.strip().splitlines() or [f"ended by signal {-done.returncode}"]
-    return Finding("extension", "does not fit", said[-1])
+    answer = done.stdout.strip().splitlines()
+    if not answer:
+        is_missing = "No module named 'torch'" in said[-1]
+        says = "is not installed" if is_missing else "cannot be imported"
+        yield Finding("torch", says, "pip install torch" if is_missing else said[-1])
+        return
+    running, file, cuda = json.loads(answer[0])
+    folder = Path(file).parent
+    kind = "a build for the CPU" if cuda is None else f"a build for CUDA {cuda}"
+    gives_way = "" if cuda is None else ", whose kernels give way under the name cuda"
+    refusal = torch_version.refusal(running, tries_any=config.value(settings.ANY_TORCH))
+    yield Finding("torch", f"{running}, {kind}{gives_way}, in {folder}", refusal or _several(running, folder))
+    if done.returncode == 0:
+        yield Finding("extension", "fits this torch, and is loaded by `import torch`")
+    else:
+        yield Finding("extension", "does not fit", said[-1])
+
+
+def _several(running: str, folder: Path) -> str:
+    """Return what to do where the environment has more than one torch; an empty text where it has one."""
+    noted = {(_real(str(one.locate_file(""))), one.version) for one in distributions(name="torch")}
+    folders = {_real(place) for place in sys.path if (Path(place) / "torch/__init__.py").is_file()}
+    places = {place for place, _ in noted} | folders | {_real(str(folder.parent))}
+    if len(noted) < 2 and len(places) < 2:
+        return ""
+    found = [f"{number} noted by pip in {place}" for place, number in sorted(noted)]
+    found += [f"the files in {place}/torch" for place in sorted(folders)]
+    return (
+        f"There is more than one torch: {', '.join(found)}; {running} in {folder} runs. Take all away, by "
+        f"`pip uninstall torch` until none is left, and install one: `pip install torch=="
+        f"{running.partition('+')[0]}`."
+    )
+
+
+def _real(place: str) -> str:
+    return str(Path(place).resolve())
 
 
 def _devices() -> Iterator[Finding]:

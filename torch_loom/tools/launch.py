@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch_loom import config
+from torch_loom._register import fitness
 from torch_loom.errors import ConfigurationError
 from torch_loom.kernels.cuda_cpp import toolkit
 from torch_loom.nvml import description
@@ -30,7 +31,11 @@ def prepare(name: str, values: Values) -> None:
     Raises:
         ConfigurationError: a value is bad.
         ChipError: there is no such chip.
+        VersionMismatchError: the installed extension is for another PyTorch.
+        ExtensionError: it is not there, or damaged.
     """
+    # Where it does not fit, `import torch` warns and goes on, and a program would look for NVIDIA's driver.
+    fitness.check_installed()
     config.export({"device_name": name, **values})
     # Bad values are reported here, not by the program: this reads the chips.
     settings = config.resolve()
@@ -51,6 +56,7 @@ def run(arguments: Sequence[str], values: Values, local_ranks: int | None = None
 
     Raises:
         ConfigurationError: a value is bad, there is no such option, or the command cannot be run.
+        VersionMismatchError, ExtensionError: the installed extension does not fit the installed PyTorch.
     """
     is_python = arguments[0] in {"-m", "-c"} or arguments[0].endswith(".py")
     if arguments[0].startswith("-") and not is_python:

@@ -27,9 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     # The earliest moment at which options are known: no conftest.py has imported torch yet.
     start.begin(early_config)
+    if start.asks(early_config.known_args_namespace):
+        unskip.watch_marks()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if start.asks(config.option):
+        unskip.watch_marks()  # a worker of xdist has no such line of options
     for made in (chaos.plugin(config), leaks.plugin(config), budget.plugin(config), unskip.plugin(config)):
         if made is not None:
             config.pluginmanager.register(made, f"torch-loom {type(made).__name__.lower()}")

@@ -1,6 +1,6 @@
 import torch
 
 import torch_loom  # noqa: F401
-from torch_loom.cuda.release import _DEFAULT_WHEELS
+from torch_loom.torch_version import DEFAULT_WHEELS, minor_of
 
-assert ".".join(torch.__version__.split(".")[:2]) in _DEFAULT_WHEELS
+assert minor_of(torch.__version__) in DEFAULT_WHEELS
