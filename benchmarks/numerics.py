@@ -10,6 +10,7 @@ of the tests in integers, over 10 million elements.
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ FORMATS = [fmt for fmt in DataFormat if fmt is not DataFormat.Invalid]
 PARTS = ("conversions", "models", "microxcaling", "differences")
 Result = dict[str, list[dict[str, Any]]]
 HOW: dict[str, Any] = {"fidelity": MathFidelity.HiFi2, "accumulate": DataFormat.Float16_b}
+MEMORY_TARGET = 1.5
 TARGETS = {"forward": 1.2, "silicon forward": 10.0, "training step": 1.4}
 
 
@@ -118,6 +120,30 @@ def models(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
     return rows
 
 
+def peak_bytes(mode: str, layers: int) -> int:
+    """The largest memory of a process that runs the encoder once on one thread."""
+    code = (
+        "import resource, torch; from benchmarks.numerics import HOW, Bert; "
+        "from torch_loom.numerics import DataFormat, emulate; torch.set_num_threads(1); "
+        f"model = Bert({layers}).eval(); mode = {mode!r}; "
+        "model = model if not mode else emulate(model, DataFormat.Bfp8_b, mode=mode, **HOW); "
+        "torch.no_grad().__enter__(); model(torch.randn(8, 128, 768)); "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    root = Path(__file__).parent.parent
+    told = subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True, text=True)
+    return int(told.stdout.split()[-1])
+
+
+def memory(*, quick: bool) -> list[dict[str, object]]:
+    """Peak memory of the encoder under silicon over that under float32, each in a process of its own."""
+    layers = 1 if quick else 12
+    ratio = peak_bytes("silicon", layers) / peak_bytes("", layers)
+    name = "silicon forward, peak memory"
+    print(f"{name:<28} {ratio:.2f}", flush=True)
+    return [{"name": name, "ratio": ratio, "target": MEMORY_TARGET, "met": ratio <= MEMORY_TARGET}]
+
+
 def beside_microxcaling(budget: Budget, *, quick: bool) -> list[dict[str, object]]:
     """Times of microxcaling over ours; nothing where it cannot be imported."""
     peer = _microxcaling.found()
@@ -180,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     budget, model_budget = (QUICK, QUICK) if quick else (BUDGET, MODEL_BUDGET)
     measure: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "conversions": lambda: conversions(budget),
-        "models": lambda: models(model_budget, quick=quick),
+        "models": lambda: models(model_budget, quick=quick) + memory(quick=quick),
         "microxcaling": lambda: beside_microxcaling(model_budget, quick=quick),
         "differences": lambda: exactness(EQUAL_ELEMENTS // (100 if quick else 1)),
     }

@@ -54,9 +54,9 @@ took on a GPU. It begins with the base's efficiency and keeps what fewer than tw
 head of the file and its `sources` say how many timings tell each coefficient. `--report residuals.json` (or
 `.csv`) writes what each row took, its forecast with and without the row fitted, and whether it was fitted.
 Timings of collectives alone give the protocols of their fabrics, in the form of
-`torch_loom/chips/collectives.json`: `--base` is the topology that joins the nodes, or the chip where all ranks
-stand on one node, and `--out` ends in `.json`. Timings of another card than the base's are refused, and so
-are rows a hundred times off the others; both are named.
+`torch_loom/chips/collectives.json`: `--base` is the topology that joins the nodes, or the chip where all
+ranks stand on one node, and `--out` ends in `.json`. Timings of another card than the base's are refused, and
+so are rows a hundred times off the others; both are named.
 
 Sixteen of the shipped cards are described from their data sheets without having been compared with them
 again: `a10`, `a100_pcie40`, `a40`, `b200`, `k80`, `l4`, `l40s`, `mi300x`, `p100`, `p4`, `rtx3090`,

@@ -149,11 +149,11 @@ def _tile_words(data: Array, source: int, target: int, chip: int) -> Tensor:
         data = data[64:]
     width = len(data) * 8 // 1024
     if width >= 8:
-        elements = data.reshape(1024, width // 8).astype(np.uint32)
-        elements = (elements << (8 * np.arange(width // 8, dtype=np.uint32))).sum(1, dtype=np.uint32)
+        parts = data.reshape(1024, width // 8).astype(np.uint32)
+        elements = (parts << (8 * np.arange(width // 8, dtype=np.uint32))).sum(1, dtype=np.uint32)
     else:
         shifts = np.arange(0, 8, width, dtype=np.uint32)
-        elements = (data[:, None].astype(np.uint32) >> shifts & ((1 << width) - 1)).reshape(-1)
+        elements = (data[:, None].astype(np.uint32) >> shifts & np.uint32((1 << width) - 1)).reshape(1024)
     words: Tensor = ops.tensix_unpack(bits(elements), bits(exponents), source, target, False, False, chip)
     return words.view(2, 2, 16, 16).transpose(1, 2).reshape(32, 32)
 

@@ -17,8 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from tests.numerics.inputs import random
+from torch_loom import numerics
 from torch_loom.errors import FormatError, OperandError
-from torch_loom.numerics import Comparison, DataFormat, SearchResult, compare, emulate, pcc, quantize, search
+from torch_loom.numerics import (
+    BlockScaled,
+    Comparison,
+    DataFormat,
+    SearchResult,
+    compare,
+    emulate,
+    pcc,
+    quantize,
+    search,
+)
 from torch_loom.numerics.reports.statistics import lost
 
 B8, B4, B2 = DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b
@@ -287,3 +298,84 @@ def test_a_second_input_in_the_place_of_formats_is_told() -> None:
     ) as caught:
         compare(nn.Bilinear(4, 4, 2), torch.ones(3, 4), torch.ones(3, 4))  # type: ignore[arg-type]
     assert "tensor(" not in str(caught.value)
+
+
+def layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 8))
+
+
+@pytest.mark.parametrize("mode", ["fast", "silicon"])
+def test_a_search_takes_formats_with_scales(mode: str, tmp_path: Path) -> None:
+    model, x = layers(), torch.randn(16, 64, generator=torch.Generator().manual_seed(1))
+    formats = [BlockScaled.NVFP4, BlockScaled.MXFP8]
+    result = numerics.search(model, x, budget=0.0, formats=formats, mode=mode)
+    # K of the last layer is 48, which 32 does not divide: NVFP4's blocks alone fit.
+    assert list(result.assignment.values()) == [BlockScaled.NVFP4] * 3
+    assert result.points[0].bytes == (64 + 48) * 64 * 33 // 32 + 48 * 8 * 4 + (64 + 48 + 8) * 4
+    assert result.bytes == (64 * 64 + 48 * 64 + 48 * 8) * 9 // 16 + 3 * 4 + (64 + 48 + 8) * 4
+    kept = numerics.search(model, x, budget=0.995, formats=formats, mode=mode)
+    assert kept.score >= 0.995
+    assert kept.bytes > result.bytes
+    with torch.no_grad():
+        exact = model(x)
+        with result.applied(model, exact=mode == "silicon"):
+            applied = model(x)
+        assert torch.equal(model(x), exact)
+    assert numerics.pcc(applied, exact) == pytest.approx(result.score)
+    whole = numerics.tensor_core(
+        model, chip="b200", format=BlockScaled.NVFP4, partial=True, exact=mode == "silicon"
+    )
+    with torch.no_grad():
+        assert torch.equal(whole(x), applied)
+    assert "NVFP4" in result.save(tmp_path / "search.html").read_text()
+    assert '"format": "NVFP4"' in result.save(tmp_path / "search.json").read_text()
+
+
+def test_a_search_refuses_formats_of_two_kinds() -> None:
+    x = torch.ones(1, 64)
+    with pytest.raises(
+        FormatError, match="Bfp8_b beside NVFP4; allowed: formats with scales of blocks alone"
+    ):
+        numerics.search(layers(), x, formats=[BlockScaled.NVFP4, DataFormat.Bfp8_b])
+    with pytest.raises(FormatError, match="at least two formats"):
+        numerics.search(layers(), x, formats=[BlockScaled.NVFP4])
+    with pytest.raises(FormatError, match="mode is 'exact'; allowed"):
+        numerics.search(layers(), x, mode="exact")
+    found = numerics.search(layers(), x, budget=2.0)
+    with pytest.raises(FormatError, match="Bfp8_b has no scales of blocks; allowed: formats of BlockScaled"):
+        found.applied(layers())
+
+
+def test_a_comparison_takes_dtypes_of_tensor_cores(tmp_path: Path) -> None:
+    model, x = layers(), torch.randn(16, 64, generator=torch.Generator().manual_seed(1))
+    dtypes = [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+    found = numerics.compare(model, x, dtypes, chip="h100")
+    errors = {fmt.name: each.relative for fmt, each in found.outputs.items()}
+    assert list(errors.values()) == sorted(errors.values())
+    first = next(each for each in found.layers if each.layer == "0" and each.format.name == "float16")
+    assert first.errors.relative < 1e-3
+    page = found.save(tmp_path / "compare.html").read_text()
+    assert "float8_e4m3fn" in page
+    with pytest.raises(FormatError, match="not a DataFormat"):
+        numerics.compare(model, x, [torch.float16])  # type: ignore[list-item]
+    with pytest.raises(FormatError, match=r"no rule for torch\.float8_e4m3fn .* on a100; allowed"):
+        numerics.compare(model, x, [torch.float8_e4m3fn], chip="a100")
+    with pytest.raises(FormatError, match="format is 3; allowed: None, BlockScaled"):
+        numerics.tensor_core(format=3)  # type: ignore[call-overload]
+
+
+def test_dtypes_as_formats_are_the_chips_products() -> None:
+    a, b = torch.randn(5, 64), torch.randn(64, 7)
+    one, two = a.abs().max() / 448, b.abs().max() / 448
+    left, right = (a / one).to(torch.float8_e4m3fn), (b / two).to(torch.float8_e4m3fn)
+    with numerics.tensor_core(chip="h100"):
+        columns = torch.nn.functional.pad(right.view(torch.uint8), (0, 9)).view(torch.float8_e4m3fn)
+        wanted = torch._scaled_mm(
+            left, columns.T.contiguous().T, torch.ones(()), torch.ones(()), out_dtype=torch.float32
+        )[:, :7]
+        halves = a.half() @ b.half()
+    with numerics.tensor_core(chip="h100", format=torch.float8_e4m3fn):
+        assert torch.equal(a @ b, wanted * (one * two))
+    with numerics.tensor_core(chip="h100", format=torch.float16):
+        assert torch.equal((a @ b).half(), halves)

@@ -142,14 +142,6 @@ def test_convolutions_are_products_of_windows(stride: int, padding: int, dilatio
         assert torch.equal(out, sums.view(2, 9, 8, 6).permute(0, 3, 1, 2).half())
 
 
-def test_attention_is_taken_apart() -> None:
-    q, k, v = (random(1, 2, 16, 32, seed=seed) for seed in range(3))
-    plain = functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
-    with tensor_core(chip="h100"):
-        out = functional.scaled_dot_product_attention(q, k, v)
-    torch.testing.assert_close(out.float(), plain, rtol=1e-2, atol=1e-2)
-
-
 def test_hopper_moves_float8_sums_to_float32() -> None:
     a, b = (
         random(3, 512, seed=1, dtype=torch.float8_e4m3fn),
@@ -209,12 +201,36 @@ def test_bad_input() -> None:
         tensor_core(chip="rtx5090")
     with pytest.raises(FormatError, match="split_k is 0; allowed"):
         tensor_core(chip="h100", split_k=0)
+    with pytest.raises(FormatError, match="promotion is 100 on h100; allowed: None, 0"):
+        tensor_core(chip="h100", promotion=100)
+    with (
+        tensor_core(chip="h100"),
+        pytest.raises(
+            FormatError, match=r"mm: operands of torch\.float16 and torch\.bfloat16 on h100; allowed"
+        ),
+    ):
+        torch.ones(4, 4).half() @ torch.ones(4, 4).bfloat16()
     with pytest.raises(OperandError, match="model is a int"):
         tensor_core(3)  # type: ignore[call-overload]
-    with pytest.raises(FormatError, match=r"no rule for Ampere mma m16n8k32\.f32\.e4m3\.e4m3"):
+    with pytest.raises(
+        FormatError, match=r"torch.float8_e4m3fn on a100; allowed: two operands of torch.float16"
+    ):
         chip_rule("a100", torch.float8_e4m3fn, torch.float8_e4m3fn)
-    with tensor_core(chip="v100"), pytest.raises(FormatError, match="no rule for Volta"):
+    with (
+        tensor_core(chip="v100"),
+        pytest.raises(
+            FormatError, match=r"mm: no rule for torch\.bfloat16 with torch\.bfloat16 on v100; allowed"
+        ),
+    ):
         torch.ones(4, 4).bfloat16() @ torch.ones(4, 4).bfloat16()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chip", ["loom1", "rtx5090"])
+def test_a_setting_on_a_chip_without_a_rule_refuses_products(chip: str, warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_MATMUL": "tensor_core", "TORCH_LOOM_CHIP": chip}
+    result = warm_python(PROGRAMS / "refused_by_setting.py", env)
+    assert "products are refused" in result.stdout
 
 
 @pytest.mark.long

@@ -81,7 +81,7 @@ def register() -> Exception | None:
         importlib.import_module("torch_loom.kernels.triton.installation").install(name, _chip_of)
         if config.value(settings.MATMUL) == "tensor_core":
             chip = config.resolve().chips[0]
-            importlib.import_module("torch_loom.numerics.tensor_cores").TensorCores(chip).__enter__()
+            importlib.import_module("torch_loom.numerics.tensor_cores").multiply_by_setting(chip)
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
         stand_in.register(OWN_NAME if isinstance(error, ConfigurationError) else name, OWN_NAME, error)

@@ -27,6 +27,7 @@ FORMATS = {
 # Grayskull's arithmetic is not public; it is computed by Wormhole's rule.
 CHIPS = {"wormhole_b0": 0, "blackhole": 2, "grayskull": 0}
 _ON, _SHORT, _ADDS_IN_MEMORY = 1, 4, 8
+_BLOCK_SHIFT = 8
 
 
 def _names(formats: tuple[DataFormat, ...]) -> str:
@@ -84,7 +85,23 @@ def silicon_mode(
         raise FormatError(f"{op}: k_block is {k_block!r}; allowed: tiles of 32 products, from 1 on, or None")
     short = fmt.exponent_family is ExponentFamily.A
     adds = _ADDS_IN_MEMORY if l1_accumulate else 0
-    return _ON | CHIPS[chip] | (_SHORT if short else 0) | adds | (k_block or 0) << 8
+    return _ON | CHIPS[chip] | (_SHORT if short else 0) | adds | (k_block or 0) << _BLOCK_SHIFT
+
+
+def has_blocks(mode: int) -> bool:
+    """Whether sums of a mode, as the ops take it, go over K in blocks."""
+    return mode >> _BLOCK_SHIFT > 0
+
+
+def check_no_blocks(op: str, k_block: object, l1_accumulate: object) -> None:
+    """Refuse blocks of K where sums are not those of a matrix unit.
+
+    Raises:
+        FormatError: there are any.
+    """
+    for name, value in (("k_block", k_block), ("l1_accumulate", l1_accumulate or None)):
+        if value is not None:
+            raise FormatError(f"{op}: {name} is {value!r} in mode 'fast'; allowed: mode='silicon'")
 
 
 def check_destination(op: str, fmt: DataFormat, accumulate: DataFormat) -> None:

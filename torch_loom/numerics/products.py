@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch_loom.numerics._checks import (
     check_mode,
 )
 from torch_loom.numerics._ops import NONE, ops
-from torch_loom.numerics._silicon import check_destination, silicon_mode
+from torch_loom.numerics._silicon import check_destination, check_no_blocks, has_blocks, silicon_mode
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 
 
@@ -33,6 +34,13 @@ class _Product:
     silicon: int
     """The mode of sums, as the ops take it; 0: fast."""
     out_format: int
+    waiting: int = NONE
+    """The format in which sums wait between blocks of K; NONE: that of the sums."""
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether K goes in blocks, between which sums of 16 bits wait in the result's format."""
+        return has_blocks(self.silicon) and self.accumulate is not DataFormat.Float32
 
 
 def default_accumulate(operands: Sequence[DataFormat], *, has_float32: bool = True) -> DataFormat:
@@ -59,6 +67,8 @@ def _checked(
     mode: str,
     out_format: DataFormat | None,
     chip: str,
+    k_block: int | None,
+    l1_accumulate: bool,
 ) -> _Product:
     formats = {"operand 0": DTYPE_FORMATS[a.dtype], "operand 1": DTYPE_FORMATS[b.dtype]}
     check_families(op, formats)
@@ -69,9 +79,12 @@ def _checked(
     out = NONE if out_format is None else check_format(op, out_format, "out_format").value
     silicon = 0
     if check_mode(op, mode):
-        silicon = silicon_mode(op, formats["operand 0"], chip)
+        silicon = silicon_mode(op, formats["operand 0"], chip, k_block, l1_accumulate)
         check_destination(op, formats["operand 0"], accumulate)
-    return _Product(fidelity.value, accumulate, silicon, out)
+    else:
+        check_no_blocks(op, k_block, l1_accumulate)
+    how = _Product(fidelity.value, accumulate, silicon, out)
+    return replace(how, waiting=out) if how.has_blocks else how
 
 
 def matmul(
@@ -83,6 +96,8 @@ def matmul(
     mode: str = "fast",
     out_format: DataFormat | None = None,
     chip: str = "wormhole_b0",
+    k_block: int | None = None,
+    l1_accumulate: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """Return ``a @ b`` as the chip's matrix unit computes it. Differentiable: the backward's products alike.
@@ -98,6 +113,11 @@ def matmul(
         out_format: the format of the result; default: the accumulate format.
         chip: whose matrix unit ``"silicon"`` means: ``"wormhole_b0"``, ``"blackhole"``, or ``"grayskull"``,
             which is computed by Wormhole's rule.
+        k_block: in ``"silicon"``, how many tiles of K (32 products each) are summed before partial sums wait
+            in memory, in float32 (float32 sums) or in the result's format: tt-metal's ``in0_block_w``. None:
+            all of K.
+        l1_accumulate: in ``"silicon"``, whether the packer adds blocks where they wait, if there are more
+            than two: tt-metal's ``packer_l1_acc``.
         out: a tensor of the dtype of `a` to write to; no gradients then.
 
     Returns:
@@ -109,7 +129,7 @@ def matmul(
     """
     a = check_floats("matmul", a, "a")
     b = check_floats("matmul", b, "b")
-    how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format, chip)
+    how = _checked("matmul", a, b, fidelity, accumulate, mode, out_format, chip, k_block, l1_accumulate)
     arguments = (a, b, how.fidelity, how.accumulate.value, how.silicon, how.out_format)
     if out is None:
         result: Tensor = ops.matmul(*arguments)
@@ -167,6 +187,8 @@ def conv2d(
     mode: str = "fast",
     out_format: DataFormat | None = None,
     chip: str = "wormhole_b0",
+    k_block: int | None = None,
+    l1_accumulate: bool = False,
 ) -> Tensor:
     """Return a convolution, which is a matmul of windows, as the chip's matrix unit computes it.
 
@@ -175,8 +197,8 @@ def conv2d(
         weight: (SrcA), [O, C / groups, kH, kW].
         bias: [O], added in float32 before the sum's last rounding.
         stride, padding, dilation, groups: as in :func:`torch.nn.functional.conv2d`.
-        fidelity, accumulate, mode, out_format, chip: as in :func:`matmul`; products go over the channels,
-            then the rows and columns of the window.
+        fidelity, accumulate, mode, out_format, chip, k_block, l1_accumulate: as in :func:`matmul`; products
+            go over the channels, then the rows and columns of the window.
 
     Returns:
         [N, O, H', W'] or [O, H', W'], of the dtype of `input`.
@@ -186,7 +208,9 @@ def conv2d(
     """
     input = check_floats("conv2d", input, "input")
     weight = check_floats("conv2d", weight, "weight")
-    how = _checked("conv2d", input, weight, fidelity, accumulate, mode, out_format, chip)
+    how = _checked(
+        "conv2d", input, weight, fidelity, accumulate, mode, out_format, chip, k_block, l1_accumulate
+    )
     if weight.dim() != 4 or input.dim() not in (3, 4):
         raise OperandError(
             f"conv2d: input and weight have shapes {list(input.shape)} and {list(weight.shape)}; allowed: "
@@ -202,7 +226,7 @@ def conv2d(
     if how.silicon or pads[0] != pads[1] or pads[2] != pads[3]:
         input, pads = functional.pad(input, pads), [0, 0, 0, 0]
     if how.silicon:
-        return _silicon_conv2d(input, weight, bias, stride, dilation, groups, how)
+        return _silicon_convolution(input, weight, bias, stride, dilation, groups, how)
     batched = input if input.dim() == 4 else input.unsqueeze(0)
     result: Tensor = ops.convolution(
         batched,
@@ -221,7 +245,7 @@ def conv2d(
     return result if input.dim() == 4 else result.squeeze(0)
 
 
-def _silicon_conv2d(
+def _silicon_convolution(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -230,36 +254,75 @@ def _silicon_conv2d(
     groups: int,
     how: _Product,
 ) -> Tensor:
-    batched = input if input.dim() == 4 else input.unsqueeze(0)
+    """A convolution of one to three dimensions of a padded input, as products of its windows."""
     kernel = list(weight.shape[2:])
-    height, width = (
+    rank = len(kernel)
+    batched = input if input.dim() == rank + 2 else input.unsqueeze(0)
+    places = [
         (size - d * (k - 1) - 1) // s + 1
         for size, d, k, s in zip(batched.shape[2:], dilation, kernel, stride, strict=True)
-    )
-    if height < 1 or width < 1:
+    ]
+    if min(places) < 1:
         raise OperandError(
-            f"conv2d: a window of {kernel}, dilation {dilation}, does not fit into an input of "
+            f"conv{rank}d: a window of {kernel}, dilation {dilation}, does not fit into an input of "
             f"{list(batched.shape[2:])} with its padding"
         )
-    windows = functional.unfold(
-        batched, tuple(kernel), tuple(dilation), 0, tuple(stride)
-    )  # [N, C * kH * kW, H' * W']
-    count, places = windows.shape[0], windows.shape[2]
-    out_channels = weight.shape[0]
-    depth = windows.shape[1] // groups
-    left = windows.reshape(count, groups, depth, places).transpose(-2, -1)
+    count, out_channels = batched.shape[0], weight.shape[0]
+    depth = weight[0].numel()
+    if rank == 2:
+        # [N, C * kH * kW, H' * W']
+        windows = functional.unfold(batched, tuple(kernel), tuple(dilation), 0, tuple(stride))
+    else:
+        windows = batched
+        for i in range(rank):
+            reach = dilation[i] * (kernel[i] - 1) + 1
+            windows = windows.unfold(2 + i, reach, stride[i])[..., :: dilation[i]]
+        order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
+        windows = windows.permute(order).reshape(count, groups * depth, math.prod(places))
+    left = windows.reshape(count, groups, depth, math.prod(places)).transpose(-2, -1)
     right = weight.reshape(groups, out_channels // groups, depth).transpose(-2, -1)
     accumulate = how.accumulate.value
     if groups == 1:
         # One matrix of all windows, so that the weight is laid out once.
-        sums = ops.matmul(left.squeeze(1), right.squeeze(0), how.fidelity, accumulate, how.silicon).unsqueeze(
-            1
-        )
-    else:
-        sums = ops.matmul(left, right, how.fidelity, accumulate, how.silicon)
-    result: Tensor = sums.transpose(-2, -1).reshape(count, out_channels, height, width)
+        left, right = left.squeeze(1), right.squeeze(0)
+    sums = ops.matmul(left, right, how.fidelity, accumulate, how.silicon, how.waiting)
+    if groups == 1:
+        sums = sums.unsqueeze(1)
+    result: Tensor = sums.transpose(-2, -1).reshape(count, out_channels, *places)
     if bias is not None:
-        result = ops.quantize(result + bias.view(-1, 1, 1).to(result.dtype), accumulate)
+        result = ops.quantize(result + bias.view(-1, *[1] * rank).to(result.dtype), accumulate)
     if how.out_format != NONE:
         result = ops.quantize(result, how.out_format)
-    return result if input.dim() == 4 else result.squeeze(0)
+    return result if input.dim() == rank + 2 else result.squeeze(0)
+
+
+def _silicon_transposed(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    output_padding: list[int],
+    groups: int,
+    how: _Product,
+) -> Tensor:
+    """A transposed convolution: one of the input, spread out by the stride, with the filters turned round."""
+    kernel = list(weight.shape[2:])
+    rank = len(kernel)
+    spread = input
+    for i, step in enumerate(stride):
+        if step > 1:
+            zeros = spread.new_zeros((*spread.shape, step - 1))
+            parts = torch.cat((spread.unsqueeze(-1), zeros), -1)
+            # The zeros beside each element are behind it along its own dimension.
+            spread = parts.movedim(-1, 3 + i).flatten(2 + i, 3 + i)
+            spread = spread.narrow(2 + i, 0, spread.shape[2 + i] - (step - 1))
+    edges: list[int] = []
+    for i in reversed(range(rank)):
+        edge = dilation[i] * (kernel[i] - 1) - padding[i]
+        edges += [edge, edge + output_padding[i]]
+    spread = functional.pad(spread, edges)
+    turned = weight.flip(*range(2, 2 + rank)).reshape(groups, -1, *weight.shape[1:])
+    turned = turned.transpose(1, 2).flatten(0, 1)
+    return _silicon_convolution(spread, turned, bias, [1] * rank, dilation, groups, how)

@@ -31,6 +31,7 @@ def emulate(
     chip: str = ...,
     k_block: int | None = ...,
     l1_accumulate: bool = ...,
+    packer: str = ...,
 ) -> Emulated: ...
 
 
@@ -47,6 +48,7 @@ def emulate(
     chip: str = ...,
     k_block: int | None = ...,
     l1_accumulate: bool = ...,
+    packer: str = ...,
 ) -> Emulation: ...
 
 
@@ -62,6 +64,7 @@ def emulate(
     chip: str = "wormhole_b0",
     k_block: int | None = None,
     l1_accumulate: bool = False,
+    packer: str = "packer",
 ) -> Emulated | Emulation:
     """Compute with the numbers of a Tensix chip: a wrapped module, or a context for what runs in it.
 
@@ -102,6 +105,8 @@ def emulate(
         k_block: in ``"silicon"``, how many tiles of K (32 products each) the matrix unit sums before partial
             sums wait in memory, in float32 or the result's format. Default: all of K.
         l1_accumulate: in ``"silicon"``, whether the packer adds blocks where they wait.
+        packer: in ``"silicon"``, what writes results: ``"packer"`` rounds to Bfp8_b twice, as tt-metal does
+            by default; ``"packer_precise"``, its ``bfp8_pack_precise``, once.
 
     Raises:
         FormatError: a format, fidelity or pattern's value that cannot be, formats of two exponent families,
@@ -127,7 +132,7 @@ def emulate(
         )
     given = {} if overrides is None else overrides
     unit = (chip, k_block, l1_accumulate)
-    settings = Settings(fmt, fidelity, accumulate, mode, given, formats, unit)  # type: ignore[arg-type]
+    settings = Settings(fmt, fidelity, accumulate, mode, given, formats, unit, packer)  # type: ignore[arg-type]
     return Emulation(settings) if model is None else Emulated(model, settings)
 
 

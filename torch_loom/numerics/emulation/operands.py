@@ -60,6 +60,8 @@ def pass_mark(result: Any, source: Any) -> Any:
         return mark(result, fmt) if result.is_floating_point() else result
     if not isinstance(result, tuple | list):
         return result
+    if not all(isinstance(part, Tensor) for part in result):
+        return result  # a shape
     if torch.compiler.is_compiling():  # Dynamo sets no attribute of the elements of a traced tuple
         result = type(result)([part.view(part.shape) for part in result])
     for part in result:
@@ -102,7 +104,8 @@ class Weights:
         fmt, number = how.format, how.taken
         if torch.compiler.is_compiling() or (weight.requires_grad and torch.is_grad_enabled()):
             return mark(ops.quantize(weight, number, NONE, how.made(fmt)), fmt)
-        state = None if weight.is_inference() else _state(weight)
+        # Beside the sums of silicon a conversion takes no time, and all that would be kept is a second model.
+        state = None if how.silicon or weight.is_inference() else _state(weight)
         if state is None:
             return mark(ops.quantize(weight, number), fmt)
         if self._kept is None:

@@ -18,7 +18,16 @@ from torch_loom.numerics._checks import (
     written_format,
 )
 from torch_loom.numerics._ops import ops
-from torch_loom.numerics._silicon import FORMATS, HOST, PACKER, check_destination, converted, silicon_mode
+from torch_loom.numerics._silicon import (
+    FORMATS,
+    HOST,
+    PACKER,
+    PACKER_PRECISE,
+    check_destination,
+    check_no_blocks,
+    converted,
+    silicon_mode,
+)
 from torch_loom.numerics.emulation.patterns import is_within, matches
 from torch_loom.numerics.emulation.rules import LOSSES, WIDE
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
@@ -48,6 +57,8 @@ class Precision:
     accumulate: DataFormat
     silicon: int = 0
     """Sums as a chip's matrix unit makes them, as the ops take it; 0: fast."""
+    packer: int = PACKER
+    """What writes results under silicon."""
 
     @property
     def wide(self) -> DataFormat:
@@ -64,12 +75,12 @@ class Precision:
 
     def made(self, fmt: DataFormat) -> int:
         """What the ops take for the format of a result: the packer writes those."""
-        return self._number(fmt, PACKER)
+        return self._number(fmt, self.packer)
 
     def _number(self, fmt: DataFormat, rule: int) -> int:
         if not self.silicon or fmt is DataFormat.Float32 or fmt not in FORMATS[rule]:
             return fmt.value
-        return converted(fmt, rule, wide=rule == PACKER and self.accumulate is DataFormat.Float32)
+        return converted(fmt, rule, wide=rule != HOST and self.accumulate is DataFormat.Float32)
 
     @property
     def fits(self) -> bool:
@@ -97,6 +108,7 @@ def full_fidelity(fmt: DataFormat) -> MathFidelity:
 # What an override may be: a format, a fidelity, several of emulate()'s arguments, or None for exact.
 Override = DataFormat | MathFidelity | Mapping[str, Any] | None
 
+_PACKERS = {"packer": PACKER, "packer_precise": PACKER_PRECISE}
 _KEYS = ("format", "fidelity", "accumulate", "mode")
 # Of the matrix unit: its chip, tiles of K in a block, whether blocks are added in memory.
 Unit = tuple[str, int | None, bool]
@@ -114,8 +126,12 @@ class Settings:
         overrides: Mapping[str, Override],
         formats: Collection[DataFormat] | None,
         unit: Unit = ("wormhole_b0", None, False),
+        packer: str = "packer",
     ) -> None:
         self.unit = unit
+        if packer not in _PACKERS:
+            raise FormatError(f"emulate: packer is {packer!r}; allowed: {', '.join(_PACKERS)}")
+        self.packer = _PACKERS[packer]
         self.formats = None if formats is None else frozenset(check_formats("emulate", formats))
         self.default = self._precision("emulate", fmt, fidelity, accumulate, mode, is_global=True)
         self._given = (fmt, fidelity, accumulate, mode)
@@ -124,6 +140,10 @@ class Settings:
                 f"emulate: overrides is {overrides!r}; allowed: a dict whose keys are patterns of names"
             )
         self.overrides = {pattern: self._override(pattern, value) for pattern, value in overrides.items()}
+        if not any(each is not None and each.silicon for each in (self.default, *self.overrides.values())):
+            check_no_blocks("emulate", unit[1], unit[2])
+            if self.packer != PACKER:
+                raise FormatError(f"emulate: packer is {packer!r} in mode 'fast'; allowed: mode='silicon'")
         formats_in_use = {"the default": fmt} | {
             f"overrides[{pattern!r}]": precision.format
             for pattern, precision in self.overrides.items()
@@ -185,7 +205,7 @@ class Settings:
         if check_mode(where, mode):
             silicon = silicon_mode(where, fmt, *self.unit)
             check_destination(where, fmt, accumulate)
-        return Precision(fmt, fidelity, accumulate, silicon)
+        return Precision(fmt, fidelity, accumulate, silicon, self.packer)
 
     def named(self, path: str, op: str) -> tuple[Precision | None, bool]:
         """Return the precision of an op in a module, and whether a pattern named the op. None: exact.

@@ -5,7 +5,10 @@ A handler takes the emulation, the precision, the format of the result and the f
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,11 +16,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.numerics._ops import NONE, WHOLE, ops
+from torch_loom.numerics._silicon import has_blocks
 from torch_loom.numerics.emulation.operands import format_of, is_float, mark, operand, operands, pass_mark
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
-from torch_loom.numerics.products import _Product, _silicon_conv2d
+from torch_loom.numerics.products import _Product, _silicon_convolution, _silicon_transposed
 
 if TYPE_CHECKING:
     from torch_loom.numerics.emulation.mode import Emulation
@@ -82,7 +86,10 @@ def _linear(
             input, weight, bias, fidelity_of(how), how.accumulate.value, out.value, how.format.value
         )
         return mark(result, out)
-    sums = matmul(emulation, how, None, input, weight.transpose(-2, -1) if weight.dim() > 1 else weight)
+    # Between blocks of K, sums of 16 bits wait in the result's format, and for the bias, too.
+    waits = has_blocks(how.silicon) and how.accumulate is not DataFormat.Float32
+    right = weight.transpose(-2, -1) if weight.dim() > 1 else weight
+    sums = matmul(emulation, how, out if waits or bias is None else None, input, right)
     if bias is None:
         return sums
     return ops.quantize(sums + bias, how.made(how.accumulate), NONE, NONE)
@@ -108,6 +115,11 @@ def _named_bilinear(func: Any, name: str) -> Handler:
         if len(args) < 2 or not (is_float(args[0]) and is_float(args[1])):
             return NOT_TAKEN
 
+        if how.silicon:
+            value = _silicon_bilinear(emulation, how, out, name, args, kwargs)
+            if value is not NOT_TAKEN:
+                return value
+
         def call(b: Tensor, a: Tensor) -> Any:
             given = list(args)
             given[first], given[second] = b, a
@@ -123,7 +135,93 @@ def _einsum(emulation: Emulation, how: Precision, out: DataFormat, equation: Any
         given = tuple(given[0])
     if len(given) != 2 or not isinstance(equation, str) or not all(is_float(each) for each in given):
         return NOT_TAKEN
+    if how.silicon:
+        value = _silicon_einsum(emulation, how, out, equation, *given)
+        if value is not NOT_TAKEN:
+            return value
     return _bilinear(emulation, how, *given, call=lambda b, a: torch.einsum(equation, b, a))
+
+
+def _silicon_einsum(
+    emulation: Emulation, how: Precision, out: DataFormat, equation: str, b: Tensor, a: Tensor
+) -> Any:
+    """A sum of products over letters that both operands have, as one batched matmul; others are warned of."""
+    inputs, arrow, letters = equation.replace(" ", "").partition("->")
+    left, _, right = inputs.partition(",")
+    is_plain = (
+        arrow and "." not in inputs and all(len(set(each)) == len(each) for each in (left, right, letters))
+    )
+    summed = [each for each in left if each in right and each not in letters]
+    alone = [each for each in left + right if each not in letters and each not in summed]
+    if not is_plain or alone or not summed or len(left) != b.dim() or len(right) != a.dim():
+        _warn_of_fast_sums("einsum", f" of {equation!r}")
+        return NOT_TAKEN
+    batch = [each for each in left if each in right and each in letters]
+    rows = [each for each in left if each not in right]
+    columns = [each for each in right if each not in left]
+    sizes = {**dict(zip(left, b.shape, strict=True)), **dict(zip(right, a.shape, strict=True))}
+    first = b.permute([left.index(each) for each in [*batch, *rows, *summed]])
+    second = a.permute([right.index(each) for each in [*batch, *summed, *columns]])
+
+    def count(names: list[str]) -> int:
+        return math.prod(sizes[each] for each in names)
+
+    shape = [sizes[each] for each in batch]
+    product = matmul(
+        emulation,
+        how,
+        out,
+        pass_mark(first.reshape(*shape, count(rows), count(summed)), b),
+        pass_mark(second.reshape(*shape, count(summed), count(columns)), a),
+    )
+    made = product.reshape([sizes[each] for each in [*batch, *rows, *columns]])
+    order = [*batch, *rows, *columns]
+    return pass_mark(made.permute([order.index(each) for each in letters]), product)
+
+
+# Each place is one product: nothing is summed.
+_WITHOUT_SUMS = ("outer", "ger", "kron")
+
+
+def _silicon_bilinear(
+    emulation: Emulation,
+    how: Precision,
+    out: DataFormat,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    b, a = (args[place] for place in BILINEAR[name])
+    rest = args[2:]
+    if name in _WITHOUT_SUMS:
+        return NOT_TAKEN
+    if name in ("__rmatmul__", "vdot") and not rest and not kwargs:
+        return matmul(emulation, how, out, b, a)
+    if name == "inner" and not rest and not kwargs and b.dim() and a.dim():
+        rows = b.reshape(-1, b.shape[-1])
+        product = matmul(emulation, how, out, rows, a.reshape(-1, a.shape[-1]).transpose(0, 1))
+        return pass_mark(product.reshape(*b.shape[:-1], *a.shape[:-1]), product)
+    dims = rest[0] if rest else kwargs.get("dims", 2)
+    if name == "tensordot" and isinstance(dims, int) and 0 < dims <= min(b.dim(), a.dim()):
+        rows = b.reshape(-1, math.prod(b.shape[b.dim() - dims :]))
+        product = matmul(emulation, how, out, rows, a.reshape(rows.shape[1], -1))
+        return pass_mark(product.reshape(*b.shape[: b.dim() - dims], *a.shape[dims:]), product)
+    _warn_of_fast_sums(name, "")
+    return NOT_TAKEN
+
+
+_told: set[str] = set()
+
+
+def _warn_of_fast_sums(name: str, what: str) -> None:
+    if torch.compiler.is_compiling() or name in _told:
+        return
+    _told.add(name)
+    warnings.warn(
+        f"{name}{what}: mode 'silicon' has no rule for it, and its sums are those of 'fast'; matmul, linear, "
+        "convolutions, inner, and einsum and tensordot over dimensions of both operands have; said once",
+        stacklevel=2,
+    )
 
 
 def _bilinear_layer(
@@ -137,6 +235,13 @@ def _bilinear_layer(
 ) -> Any:
     # x1 · W first, then with x2: each a product of its own.
     weight = operand(weight, how, emulation.weights)
+    if how.silicon:
+        count, rows, columns = weight.shape
+        flat = weight.permute(1, 0, 2).reshape(rows, count * columns)
+        product = matmul(emulation, how, how.format, left, pass_mark(flat, weight))
+        half = pass_mark(product.reshape(*left.shape[:-1], count, columns), product)
+        result = matmul(emulation, how, how.format, half, right.unsqueeze(-1)).squeeze(-1)
+        return result if bias is None else result + operand(bias, how, emulation.weights)
     half = _bilinear(emulation, how, left, weight, call=lambda b, a: torch.einsum("...i,oij->...oj", b, a))
     half = ops.quantize(half, how.made(how.format), NONE, how.made(how.format))
     result = _bilinear(emulation, how, half, right, call=lambda b, a: torch.einsum("...oj,...j->...o", b, a))
@@ -170,10 +275,18 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Handler:
             input, padding = _padded(input, padding, weight.shape[2:], dilation)
         padding = _sizes(padding, dimensions)
         batched = input if input.dim() == dimensions + 2 else input.unsqueeze(0)
-        if how.silicon and dimensions == 2 and not transposed:
-            whole = functional.pad(batched, [padding[1], padding[1], padding[0], padding[0]])
+        if how.silicon:
             unit = _Product(how.fidelity.value, how.accumulate, how.silicon, NONE)
-            result = _silicon_conv2d(whole, weight, bias, stride, dilation, groups, unit)
+            if unit.has_blocks:
+                unit = replace(unit, waiting=how.made(out))
+            if transposed:
+                result = _silicon_transposed(
+                    batched, weight, bias, stride, padding, dilation, after, groups, unit
+                )
+            else:
+                edges = [size for size in reversed(padding) for _ in range(2)]
+                whole = functional.pad(batched, edges)
+                result = _silicon_convolution(whole, weight, bias, stride, dilation, groups, unit)
         else:
             result = ops.convolution(
                 batched, weight, bias, stride, padding, dilation, transposed, after, groups,

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torch_loom.errors import FormatError
@@ -19,6 +20,7 @@ from torch_loom.numerics.reports.layers import layers_of, observed, run
 from torch_loom.numerics.reports.page import comparison_page
 from torch_loom.numerics.reports.statistics import Errors, Format
 from torch_loom.numerics.tensor_cores import BlockScaled, Multiplied, tensor_core
+from torch_loom.numerics.tensor_cores.block_formats import Plain
 
 
 @dataclass(frozen=True)
@@ -104,15 +106,20 @@ def _line(name: str, width: int, fmt: Format, e: Errors) -> str:
     return f"{name:<{width}} {fmt.name:<10} {numbers}"
 
 
+def _is_tensor_cores(fmt: Any, dtypes: set[torch.dtype]) -> bool:
+    return isinstance(fmt, BlockScaled) or (isinstance(fmt, torch.dtype) and fmt in dtypes)
+
+
 def compare(
     model: nn.Module,
     inputs: Any,
-    formats: Sequence[Format] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
+    formats: Sequence[Format | torch.dtype] = (DataFormat.Bfp8_b, DataFormat.Bfp4_b, DataFormat.Bfp2_b),
     *,
     fidelity: MathFidelity | None = None,
     accumulate: DataFormat | None = None,
     mode: str = "fast",
     overrides: dict[str, Override] | None = None,
+    chip: str | None = None,
 ) -> Comparison:
     """Run a model in float32 and in each format, and report how far every layer's output is from float32's.
 
@@ -122,6 +129,8 @@ def compare(
         formats: the formats, each in its turn for the whole model. Those with scales of blocks convert the
             operands of layers, as :func:`tensor_core` does, but of layers whose K is no multiple of the
             block; their products are summed in float32, and under ``mode="silicon"`` as b200 sums them.
+        chip: a GPU. `formats` may then be dtypes of its tensor cores, too: operands of layers are converted
+            to them, FP8 with a scale of the tensor, and their products summed as the chip does.
         fidelity, accumulate, mode, overrides: as for :func:`emulate`; for its formats alone.
 
     Returns:
@@ -139,10 +148,11 @@ def compare(
             "takes data formats. Give several inputs as a tuple: compare(model, (x, y))"
         )
     is_list = isinstance(formats, Iterable) and not isinstance(formats, str)
-    own = [each for each in formats if not isinstance(each, BlockScaled)] if is_list else formats
-    check_formats("compare", own)
-    formats = list(formats)
-    if not formats:
+    plain = {each.dtype for each in Plain} if chip is not None else set()
+    others = [each for each in formats if not _is_tensor_cores(each, plain)] if is_list else formats
+    check_formats("compare", others)
+    chosen: list[Format] = [Plain(each) if each in plain else each for each in formats]  # type: ignore[misc]
+    if not chosen:
         raise FormatError("compare: no formats; give at least one")
     kinds = {path: type(part).__name__ for path, part in layers_of(model).items()}
     exact: dict[str, Tensor] = {}
@@ -156,7 +166,7 @@ def compare(
     layers: list[LayerErrors] = []
     outputs: dict[Format, Errors] = {}
     depths = {path: depth for depth, path in enumerate(exact)}
-    for fmt in formats:
+    for fmt in chosen:
         found: dict[str, Errors] = {}
 
         def measure(path: str, output: Tensor, fmt: Format = fmt, found: dict[str, Errors] = found) -> None:
@@ -165,7 +175,11 @@ def compare(
 
         wrapped: Emulated | Multiplied
         if isinstance(fmt, BlockScaled):
-            wrapped = tensor_core(model, chip="b200", format=fmt, exact=mode == "silicon", partial=True)
+            wrapped = tensor_core(
+                model, chip=chip or "b200", format=fmt, exact=mode == "silicon", partial=True
+            )
+        elif isinstance(fmt, Plain):
+            wrapped = tensor_core(model, chip=str(chip), format=fmt.dtype)
         else:
             wrapped = emulate(
                 model, fmt, fidelity=fidelity, accumulate=accumulate, mode=mode, overrides=overrides or {}

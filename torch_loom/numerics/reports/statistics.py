@@ -12,9 +12,9 @@ from torch_loom.errors import OperandError
 from torch_loom.numerics._checks import check_tensor
 from torch_loom.numerics.formats import BLOCK_ELEMENTS, DataFormat, ExponentFamily
 from torch_loom.numerics.quantization import quantize
-from torch_loom.numerics.tensor_cores.block_formats import BlockScaled, scale_values, to_blocks
+from torch_loom.numerics.tensor_cores.block_formats import BlockScaled, Plain, scale_values, to_blocks
 
-Format = DataFormat | BlockScaled
+Format = DataFormat | BlockScaled | Plain
 
 
 def pcc(values: Tensor, exact: Tensor) -> float:
@@ -78,6 +78,10 @@ def lost(exact: Tensor, fmt: Format) -> tuple[float, float]:
         limits = (scales * fmt.limit).repeat_interleave(fmt.block, -1)[:, : rows.shape[1]]
         is_lost = (blocks.elements[:, : rows.shape[1]] == 0) & (rows != 0)
         return float((rows.abs() > limits).double().mean()), float(is_lost.double().mean())
+    if isinstance(fmt, Plain):
+        kept = fmt.values(exact)
+        saturated = kept.isinf() & exact.isfinite()
+        return float(saturated.double().mean()), float(((kept == 0) & (exact != 0)).double().mean())
     held = quantize(exact, fmt)
     flushed = ((held == 0) & (exact != 0)).double().mean()
     if not fmt.is_block:

@@ -81,6 +81,48 @@ class BlockScaled(enum.Enum):
         return instruction_rule(architecture, "tcgen05mma_block_scale", name)
 
 
+class Plain(enum.Enum):
+    """A dtype as the format of layers' operands: halves are rounded, FP8 has a scale of the tensor."""
+
+    float16 = torch.float16
+    bfloat16 = torch.bfloat16
+    float8_e4m3fn = torch.float8_e4m3fn
+    float8_e5m2 = torch.float8_e5m2
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """PyTorch's dtype."""
+        dtype: torch.dtype = self.value
+        return dtype
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return 8 * self.dtype.itemsize
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether a tensor has a scale, which makes its largest magnitude the format's."""
+        return self.bits == 8
+
+    def to_json(self) -> str:
+        """Return the member's name."""
+        return self.name
+
+    def converted(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a tensor in the dtype, and the scale that it was divided by."""
+        scale = torch.ones((), device=x.device)
+        if self.has_scale and x.numel():
+            wanted = x.float().abs().amax() / torch.finfo(self.dtype).max
+            scale = torch.where((wanted > 0) & wanted.isfinite(), wanted, scale)
+        return (x.float() / scale).to(self.dtype), scale
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return a tensor's values in the format, float32."""
+        numbers, scale = self.converted(x)
+        return numbers.float() * scale
+
+
 @dataclass(frozen=True)
 class Blocks:
     """A tensor in a format, its blocks along the last dimension.
@@ -164,10 +206,13 @@ def element_codes(elements: Tensor, element: str) -> Tensor:
     )
 
 
-def multiplied(a: Blocks, b: Blocks, rule: Rule) -> Tensor:
+def multiplied(a: Blocks, b: Blocks, rule: Rule, op: str = "tensor_core") -> Tensor:
     """Return the float32 sums [M, N] of [M, K] and [N, K], as a chip's instructions add them.
 
     K is filled up with zeros to whole instructions.
+
+    Raises:
+        FormatError: a sum of FP4 products is infinite before the last instruction, which has no rule for it.
     """
     depth, fmt = a.elements.shape[-1], a.format
     missing = -depth % rule.depth
@@ -181,9 +226,28 @@ def multiplied(a: Blocks, b: Blocks, rule: Rule) -> Tensor:
     start = torch.zeros((codes[0].shape[0], codes[1].shape[0]), dtype=torch.int32, device=a.elements.device)
     if depth == 0:
         return start.view(torch.float32)
-    sums: Tensor = ops.tensor_core_dot(
-        codes[0], codes[1].t(), start, *rule.arguments, scales[0], scales[1].t()
-    )
+
+    def summed(length: int) -> Tensor:
+        sums: Tensor = ops.tensor_core_dot(
+            codes[0][:, :length],
+            codes[1][:, :length].t(),
+            start,
+            *rule.arguments,
+            scales[0][:, : length // fmt.block],
+            scales[1][:, : length // fmt.block].t(),
+        )
+        return sums
+
+    whole = codes[0].shape[-1]
+    sums = summed(whole)
+    if rule.exact_group > 1 and whole > rule.depth and type(sums) is Tensor and not sums.is_meta:
+        before = whole - rule.depth
+        is_finite = sums.view(torch.float32).isfinite().all()
+        if not is_finite and bool(summed(before).view(torch.float32).isinf().any()):
+            raise FormatError(
+                f"{op}: a sum of {fmt.name} products is infinite after {before} of {whole} products, and the "
+                "instruction has no rule for what is then added; allowed: sums within float32"
+            )
     return sums.view(torch.float32) * (a.tensor_scale * b.tensor_scale)
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypedDict, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Unpack
 
 from torch_loom import _C
-from torch_loom.errors import FormatError, OperandError
+from torch_loom.errors import ConfigurationError, FormatError, OperandError
 from torch_loom.numerics._ops import ops
-from torch_loom.numerics.tensor_cores.block_formats import (
-    Blocks,
-    BlockScaled,
-    blocks_of_operand,
-    multiplied,
-    to_blocks,
-)
+from torch_loom.numerics.tensor_cores import attention, convolutions, matmuls, scaled
+from torch_loom.numerics.tensor_cores.block_formats import Blocks, BlockScaled, Plain, multiplied, to_blocks
 from torch_loom.numerics.tensor_cores.rules import (
     Rule,
     block_rules,
@@ -70,8 +65,10 @@ _WIDE = (torch.float32, torch.float16, torch.bfloat16)
 _HALVES = (torch.float16, torch.bfloat16)
 # CUTLASS's default on Hopper: the sum moves to float32 after every four instructions.
 _FLOAT8_PROMOTION = 128
+_FLOAT8_DEPTH = 32
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
-aten = torch.ops.aten
+_HANDLERS = {**matmuls.HANDLERS, **scaled.HANDLERS, **convolutions.HANDLERS}
 
 
 def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core") -> Rule:
@@ -85,12 +82,30 @@ def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core"
             f"{op}: chip is {chip!r}, whose matrix instructions have no rule; allowed: "
             f"{', '.join(ARCHITECTURES)}"
         )
+    rule = _rule(ARCHITECTURES[chip], a, b)
+    if rule is None:
+        raise FormatError(f"{op}: no rule for {a} with {b} on {chip}; allowed: {_operands(chip)}")
+    return rule
+
+
+@functools.cache
+def _rule(architecture: str, a: torch.dtype, b: torch.dtype) -> Rule | None:
     if a not in _NAMES or b not in _NAMES:
-        raise FormatError(f"{op}: no rule for {a} with {b} on {chip}; allowed: {', '.join(map(str, _NAMES))}")
-    architecture = ARCHITECTURES[chip]
+        return None
     instruction, shape = _INSTRUCTIONS[architecture]
     depth = instruction_depth(architecture, _NAMES[a])
-    return instruction_rule(architecture, instruction, f"{shape}k{depth}.f32.{_NAMES[a]}.{_NAMES[b]}")
+    try:
+        return instruction_rule(architecture, instruction, f"{shape}k{depth}.f32.{_NAMES[a]}.{_NAMES[b]}")
+    except FormatError:
+        return None
+
+
+def _operands(chip: str) -> str:
+    """The dtypes that a chip's instructions multiply, for an error."""
+    known = [each for each in _NAMES if _rule(ARCHITECTURES[chip], each, each) is not None]
+    words = [f"{each} (as TF32)" if each is torch.float32 else str(each) for each in known]
+    mixed = " (these two also with one another)" if torch.float8_e4m3fn in known else ""
+    return f"two operands of {', '.join(words)}{mixed}"
 
 
 @functools.cache
@@ -109,7 +124,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tf32: bool | None = None,
         split_k: int | None = None,
         promotion: int | None = None,
-        format: BlockScaled | None = None,
+        format: BlockScaled | torch.dtype | None = None,
         exact: bool = True,
         partial: bool = False,
     ) -> None:
@@ -117,21 +132,35 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if split_k is not None and (not isinstance(split_k, int) or split_k < 1):
             raise FormatError(f"tensor_core: split_k is {split_k!r}; allowed: None, or parts of K, from 1 on")
         chip_rule(chip, torch.float16, torch.float16)
-        if format is not None and not isinstance(format, BlockScaled):
+        is_count = promotion is None or (isinstance(promotion, int) and not isinstance(promotion, bool))
+        if not is_count or (promotion is not None and (promotion < 0 or promotion % _FLOAT8_DEPTH)):
+            raise FormatError(
+                f"tensor_core: promotion is {promotion!r} on {chip}; allowed: None, 0 (never), or multiples "
+                f"of {_FLOAT8_DEPTH}, the products of an FP8 instruction"
+            )
+        chosen: BlockScaled | Plain | None = None
+        if isinstance(format, torch.dtype) and format in {each.dtype for each in Plain}:
+            chip_rule(chip, format, format)
+            chosen = Plain(format)
+        elif isinstance(format, BlockScaled):
+            format.rule(chip, ARCHITECTURES[chip])
+            chosen = format
+        elif format is not None:
             raise FormatError(
                 f"tensor_core: format is {format!r}; allowed: None, "
-                f"{', '.join(f'BlockScaled.{each.name}' for each in BlockScaled)}"
+                f"{', '.join(f'BlockScaled.{each.name}' for each in BlockScaled)}, "
+                f"{', '.join(str(each.dtype) for each in Plain)}"
             )
-        if format is not None:
-            format.rule(chip, ARCHITECTURES[chip])
         self.chip, self.tf32, self.split_k, self.promotion = chip, tf32, split_k, promotion
-        self.format, self.exact, self.partial = format, exact, partial
+        self.format = chosen
+        self.exact, self.partial = exact, partial
         self._whole: list[ExitStack] = []
 
     def __enter__(self) -> TensorCores:
-        # Fused attention is taken apart into its products, and so are layers of transformers.
+        # Layers of transformers are taken apart into their products, and attention that has no rule.
         whole = ExitStack()
         whole.enter_context(sdpa_kernel(SDPBackend.MATH))
+        whole.enter_context(attention.AttentionMode(self))
         has_fast_path = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         whole.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
@@ -152,18 +181,24 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether a layer's operands of these dtypes are converted to the format."""
         return self.format is not None and all(each.dtype in _WIDE for each in operands)
 
-    def layer_product(self, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> Tensor:
+    def layer_product(
+        self, a: Tensor, b: Tensor, *, is_convolution: bool = False, op: str = "tensor_core"
+    ) -> Tensor:
         """The float32 sums of a layer's [M, K] and [K, N]: in the format, if there is one."""
-        is_left = self.partial and self.format is not None and a.shape[-1] % self.format.block
-        if self.format is not None and self.converts(a, b) and not is_left:
-            return self.blocks_product(*(to_blocks("tensor_core", each, self.format) for each in (a, b.t())))
+        if isinstance(self.format, Plain) and self.converts(a, b):
+            (left, one), (right, two) = (self.format.converted(each) for each in (a, b))
+            sums = self.product(left, right, op=op) if self.exact else left.float() @ right.float()
+            return sums * (one * two) if self.format.has_scale else sums
+        blocks = self.format if isinstance(self.format, BlockScaled) and self.converts(a, b) else None
+        if blocks is not None and not (self.partial and a.shape[-1] % blocks.block):
+            return self.blocks_product(*(to_blocks(op, each, blocks) for each in (a, b.t())), op=op)
         takes = self.takes(a, b, is_convolution=is_convolution)
-        return self.product(a, b) if takes else a.float() @ b.float()
+        return self.product(a, b, op=op) if takes else a.float() @ b.float()
 
-    def blocks_product(self, a: Blocks, b: Blocks) -> Tensor:
+    def blocks_product(self, a: Blocks, b: Blocks, *, op: str = "tensor_core") -> Tensor:
         """The float32 sums of [M, K] and [N, K] in a format."""
         if self.exact:
-            return multiplied(a, b, a.format.rule(self.chip, ARCHITECTURES[self.chip]))
+            return multiplied(a, b, a.format.rule(self.chip, ARCHITECTURES[self.chip]), op)
         return a.values() @ b.values().t()
 
     def takes(self, *operands: Tensor, is_convolution: bool = False) -> bool:
@@ -181,16 +216,30 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         allowed = torch.backends.fp32_precision if own == "none" else own  # type: ignore[attr-defined]
         return allowed == "tf32" and ARCHITECTURES[self.chip] not in ("Volta", "Turing")
 
-    def product(self, a: Tensor, b: Tensor, *, fast_sums: bool = False) -> Tensor:
-        """The float32 sums of [M, K] and [K, N], or of batches of them."""
-        rule = chip_rule(self.chip, a.dtype, b.dtype)
-        promotion = self.promotion
+    def product(
+        self,
+        a: Tensor,
+        b: Tensor,
+        *,
+        fast_sums: bool = False,
+        parts: int | None = None,
+        op: str = "tensor_core",
+    ) -> Tensor:
+        """The float32 sums of [M, K] and [K, N], or of batches of them.
+
+        Args:
+            fast_sums: FP8 sums never move to float32.
+            parts: of K that are summed apart, where the mode's user says nothing; None: as usual.
+            op: for errors.
+        """
+        rule = chip_rule(self.chip, a.dtype, b.dtype, op)
+        promotion = self.promotion if a.dtype in _FLOAT8 else 0
         if promotion is None:
             is_hopper8 = ARCHITECTURES[self.chip] == "Hopper" and rule.kept_bits == 13
             promotion = _FLOAT8_PROMOTION if is_hopper8 and not fast_sums else 0
         arguments = rule.arguments[:6]
         left, right = (_to_tf32(each) if each.dtype is torch.float32 else each.float() for each in (a, b))
-        parts = self.split_k
+        parts = self.split_k or parts
         if parts is None:
             is_chosen = ARCHITECTURES[self.chip] == "Hopper" and a.dtype in _HALVES and a.dim() == 2
             parts = usual_parts(a.shape[0], b.shape[1], a.shape[1]) if is_chosen else 1
@@ -206,7 +255,63 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             value = handler(self, *args, **kwargs)
             if value is not NotImplemented:
                 return value
+        elif _is_composite(func):
+            # In inference mode, or called by a handler: autograd has not taken it apart.
+            with self.inside():
+                value = func.decompose(*args, **kwargs)
+            if value is not NotImplemented:
+                return value
         return func(*args, **kwargs)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let what a handler calls be seen by the mode, too."""
+        super().__enter__()  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+
+class _Refused(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses every product: those of the engine would be other numbers than the ones that were asked for."""
+
+    def __init__(self, error: ConfigurationError) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._error = error
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _HANDLERS or "_scaled_dot_product" in func.name():
+            raise self._error
+        if _is_composite(func):
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def multiply_by_setting(chip: str) -> None:
+    """Enter the mode that ``TORCH_LOOM_MATMUL=tensor_core`` asks for, for good.
+
+    Raises:
+        ConfigurationError: the chip has no rule. Products raise it from then on.
+    """
+    if chip in ARCHITECTURES:
+        TensorCores(chip).__enter__()
+        return
+    error = ConfigurationError(
+        f"TORCH_LOOM_MATMUL='tensor_core': the matrix instructions of {chip}, which TORCH_LOOM_CHIP names, "
+        f"have no rule; allowed: chips {', '.join(ARCHITECTURES)}, or TORCH_LOOM_MATMUL=engine"
+    )
+    _Refused(error).__enter__()  # type: ignore[no-untyped-call]
+    raise error
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return isinstance(func, OpOverload) and func.has_kernel_for_dispatch_key(key)
 
 
 def _to_tf32(numbers: Tensor) -> Tensor:
@@ -216,175 +321,13 @@ def _to_tf32(numbers: Tensor) -> Tensor:
     return torch.where(numbers.isfinite(), rounded.view(torch.float32), numbers)
 
 
-def _is_layer(mode: TensorCores, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> bool:
-    return a.dtype == b.dtype and (mode.converts(a, b) or mode.takes(a, b, is_convolution=is_convolution))
-
-
-def _sums(mode: TensorCores, a: Tensor, b: Tensor) -> Tensor | None:
-    """The float32 sums of two matrices, or of batches; None: no matrix instruction multiplies them."""
-    if a.dim() == 2:
-        return mode.layer_product(a, b) if _is_layer(mode, a, b) else None
-    return mode.product(a, b) if mode.takes(a, b) and a.dtype == b.dtype else None
-
-
-def _multiplied(mode: TensorCores, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Any:
-    sums = _sums(mode, a, b)
-    return NotImplemented if sums is None else sums.to(out_dtype or a.dtype)
-
-
-def _added(
-    mode: TensorCores,
-    c: Tensor,
-    a: Tensor,
-    b: Tensor,
-    out_dtype: torch.dtype | None = None,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Any:
-    sums = _sums(mode, a, b)
-    if sums is None:
-        return NotImplemented
-    sums = sums if alpha == 1 else sums * alpha
-    if beta != 0:
-        sums = sums + (c.float() if beta == 1 else c.float() * beta)
-    return sums.to(out_dtype or a.dtype)
-
-
-def _scaled_mm(
-    mode: TensorCores,
-    a: Tensor,
-    b: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None = None,
-    scale_result: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-    use_fast_accum: bool = False,
-) -> Any:
-    if scale_a.dtype is torch.float32 and scale_b.dtype is torch.float32:
-        sums = mode.product(a, b, fast_sums=use_fast_accum) * (scale_a * scale_b)
-    else:
-        sums = mode.blocks_product(blocks_of_operand(a, scale_a), blocks_of_operand(b.t(), scale_b))
-    if bias is not None:
-        sums = sums + bias.float()
-    return sums.to(a.dtype if out_dtype is None else out_dtype)
-
-
-def _windows(x: Tensor, kernel: list[int], stride: list[int], dilation: list[int]) -> Tensor:
-    """[N, L, kH · kW · C] windows of [N, C, H, W], channels innermost as implicit GEMM has them."""
-    count, channels = x.shape[:2]
-    columns = functional.unfold(x.float(), kernel, tuple(dilation), 0, tuple(stride))  # type: ignore[arg-type]
-    return columns.view(count, channels, -1, columns.shape[-1]).permute(0, 3, 2, 1).flatten(2)
-
-
-def _convolved(
-    mode: TensorCores, x: Tensor, weight: Tensor, stride: list[int], dilation: list[int], groups: int
-) -> Tensor:
-    """Float32 sums [N, O, H', W'] of a padded input."""
-    kernel = list(weight.shape[2:])
-    sizes = [
-        (size - d * (k - 1) - 1) // s + 1
-        for size, d, k, s in zip(x.shape[2:], dilation, kernel, stride, strict=True)
-    ]
-    parts = []
-    for inputs, filters in zip(x.chunk(groups, 1), weight.chunk(groups), strict=True):
-        windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
-        flat = filters.permute(2, 3, 1, 0).reshape(-1, filters.shape[0])
-        parts.append(
-            mode.layer_product(windows, flat, is_convolution=True)
-            .view(x.shape[0], *sizes, -1)
-            .permute(0, 3, 1, 2)
-        )
-    return torch.cat(parts, 1)
-
-
-def _is_plain(mode: TensorCores, x: Tensor, weight: Tensor, transposed: bool) -> bool:
-    return x.dim() == 4 and not transposed and _is_layer(mode, x, weight, is_convolution=True)
-
-
-def _convolution(
-    mode: TensorCores,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> Any:
-    if not _is_plain(mode, x, weight, transposed):
-        return NotImplemented
-    padded = functional.pad(x, [padding[1], padding[1], padding[0], padding[0]])
-    sums = _convolved(mode, padded, weight, stride, dilation, groups)
-    if bias is not None:
-        sums = sums + bias.float().view(-1, 1, 1)
-    return sums.to(x.dtype).contiguous()
-
-
-def _convolution_backward(
-    mode: TensorCores,
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias_sizes: list[int] | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-    wanted: list[bool],
-) -> Any:
-    if not _is_plain(mode, x, weight, transposed):
-        return NotImplemented
-    grad_x = grad_weight = grad_bias = None
-    kernel = list(weight.shape[2:])
-    if wanted[0]:
-        # A convolution of the gradient, spread out by the stride, with the filters turned round.
-        rest = [
-            (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) % stride[i]
-            for i in range(2)
-        ]
-        spread = grad.new_zeros(*grad.shape[:2], *((grad.shape[2 + i] - 1) * stride[i] + 1 for i in range(2)))
-        spread[:, :, :: stride[0], :: stride[1]] = grad
-        edges = [dilation[i] * (kernel[i] - 1) - padding[i] for i in range(2)]
-        spread = functional.pad(spread, [edges[1], edges[1] + rest[1], edges[0], edges[0] + rest[0]])
-        turned = weight.flip(2, 3).reshape(groups, -1, *weight.shape[1:]).transpose(1, 2).flatten(0, 1)
-        grad_x = _convolved(mode, spread, turned, [1, 1], dilation, groups).to(x.dtype).contiguous()
-    if wanted[1]:
-        padded = functional.pad(x, [padding[1], padding[1], padding[0], padding[0]])
-        parts = []
-        for inputs, grads in zip(padded.chunk(groups, 1), grad.chunk(groups, 1), strict=True):
-            windows = _windows(inputs, kernel, stride, dilation).to(x.dtype).flatten(0, 1)
-            places = grads.shape[2] * grads.shape[3]
-            rows = grads.permute(1, 0, 2, 3).reshape(grads.shape[1], -1)
-            sums = mode.layer_product(rows, windows[: x.shape[0] * places], is_convolution=True)
-            parts.append(sums.view(-1, *kernel, inputs.shape[1]).permute(0, 3, 1, 2))
-        grad_weight = torch.cat(parts).to(weight.dtype).contiguous()
-    if wanted[2]:
-        grad_bias = grad.sum((0, 2, 3))
-    return grad_x, grad_weight, grad_bias
-
-
-_HANDLERS: dict[Any, Callable[..., Any]] = {
-    **dict.fromkeys((aten.mm.default, aten.bmm.default, aten.mm.dtype, aten.bmm.dtype), _multiplied),
-    **dict.fromkeys((aten.addmm.default, aten.baddbmm.default, aten.addmm.dtype, aten.baddbmm.dtype), _added),
-    aten._scaled_mm.default: _scaled_mm,
-    aten.convolution.default: _convolution,
-    aten.convolution_backward.default: _convolution_backward,
-}
-
-
 class Options(TypedDict, total=False):
     """Those of :func:`tensor_core`, with the defaults of :class:`TensorCores`."""
 
     tf32: bool | None
     split_k: int | None
     promotion: int | None
-    format: BlockScaled | None
+    format: BlockScaled | torch.dtype | None
     exact: bool
     partial: bool
 
@@ -429,9 +372,10 @@ def tensor_core(
             half precision on Hopper, where K is large and the result is small; elsewhere one.
         promotion: after how many products the sum of FP8 operands moves to float32. Default: 128 on Hopper,
             as in CUTLASS, unless ``use_fast_accum`` is asked for; 0 means never.
-        format: what the operands of layers (products of two matrices, and convolutions) are converted to,
-            in blocks along K: MXFP8, MXFP8_E5M2, MXFP4 or NVFP4, on b200. Batched products, as those of
-            attention, stay in their dtypes.
+        format: what the operands of layers (products of two matrices, and convolutions) are converted to:
+            in blocks along K, MXFP8, MXFP8_E5M2, MXFP4 or NVFP4, on b200; or a dtype, torch.float16,
+            torch.bfloat16, or torch.float8_e4m3fn and torch.float8_e5m2 with a scale of the tensor. Batched
+            products, as those of attention, stay in their dtypes.
         exact: whether products in `format` are added as the instructions do; False: in float32, which is
             faster and differs in the last bits.
         partial: whether layers whose K is no multiple of the format's block stay as they are; False: they

@@ -14,11 +14,13 @@ import torch
 from torch import nn
 from torch.fx.traceback import preserve_node_meta
 
+from torch_loom import config as settings_of
 from torch_loom.compiler import compile_module
 from torch_loom.compiler.frontend import node_name
 from torch_loom.compiler.overrides import Overrides, applied
 from torch_loom.compiler.passes.formats import GRADIENT, INTERMEDIATE, OPERANDS
 from torch_loom.compiler.predicates import Named, Predicate
+from torch_loom.config import settings
 from torch_loom.errors import PyBudaError
 from torch_loom.image.executable import Executable
 from torch_loom.ops import family_of
@@ -71,7 +73,8 @@ def compiled(
     config = _get_global_compiler_config()
     stage = device.make_stage()
     place = device.torch_device()
-    whole = InOrder(modules or device.reference_stage().chosen_modules())
+    parts = modules or device.reference_stage().chosen_modules()
+    whole = InOrder(parts)
     if not more.get("plans_later"):
         whole.to(place)
     whole.training = training
@@ -87,22 +90,47 @@ def compiled(
         options["enable_consteval"] = False
     # The names of ops are no part of the cache's key: a plan has them, and these settings ask for them.
     asks_names = bool(overrides.precisions or overrides.hosts or config.op_intermediates_to_save)
-    with applied(overrides), preserve_node_meta():
-        made: Executable = compile_module(
-            whole,
-            () if names else given,
-            dict(zip(names, given, strict=True)) if names else None,
-            chip=device.chip,
-            num_chips=len(stage.devices),
-            device=place,
-            cache=bool(more.get("plans_later")) and not (training or asks_names),
-            **options,
-        )
+
+    def made_of(module: nn.Module, **changes: Any) -> Executable:
+        with applied(overrides), preserve_node_meta():
+            found: Executable = compile_module(
+                module,
+                () if names else given,
+                dict(zip(names, given, strict=True)) if names else None,
+                chip=device.chip,
+                num_chips=len(stage.devices),
+                device=place,
+                cache=bool(more.get("plans_later")) and not (training or asks_names),
+                **{**options, **changes},
+            )
+        return found
+
+    made = made_of(whole)
+    if modules and device.emulates() and settings_of.value(settings.NUMERICS) == "silicon":
+        # What runs: the sums of silicon are ops that the emulation puts among the modules' own, and the
+        # compiler adds none. The plan is that of the modules alone.
+        numbered = _Numbered(parts, device.chosen_numbers())
+        numbered.training = training
+        plan, made = made.plan, made_of(numbered, numerics="exact")
+        made.plan.clear()
+        made.plan.update(plan)
     if more.get("plans_later"):
         return made
     placed = list(stage.modules)
     made.plan["model"] = ", ".join(placed if stage.chosen is None else [placed[stage.chosen]])
     return made
+
+
+class _Numbered(InOrder):
+    """Modules in the numbers of their device."""
+
+    def __init__(self, modules: Sequence[nn.Module], numbers: Callable[[], Any]) -> None:
+        super().__init__(modules)
+        self._numbers = numbers
+
+    def forward(self, *values: torch.Tensor, **named: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with self._numbers():
+            return super().forward(*values, **named)
 
 
 def choices(device: ChipDevice, num_chips: int, training: bool = False) -> tuple[dict[str, Any], Overrides]:

@@ -1,0 +1,255 @@
+"""Products of matrices and vectors under :class:`TensorCores`: what each op of PyTorch's becomes.
+
+A handler takes the mode and the op's arguments, and returns NotImplemented for operands that a GPU multiplies
+without matrix instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torch_loom.errors import FormatError
+
+if TYPE_CHECKING:
+    from torch_loom.numerics.tensor_cores.emulation import TensorCores
+
+Handler = Callable[..., Any]
+
+aten = torch.ops.aten
+_HALVES = (torch.float16, torch.bfloat16)
+_FLOATS = (*_HALVES, torch.float32)
+
+
+def is_layer(mode: TensorCores, op: str, a: Tensor, b: Tensor, *, is_convolution: bool = False) -> bool:
+    """Whether matrix instructions multiply two operands, in their dtype or in the mode's format.
+
+    Raises:
+        FormatError: the operands have two dtypes.
+    """
+    if a.dtype != b.dtype and a.dtype in _FLOATS and b.dtype in _FLOATS:
+        raise FormatError(
+            f"{op}: operands of {a.dtype} and {b.dtype} on {mode.chip}; allowed: two of one dtype of "
+            f"{', '.join(map(str, _FLOATS))}"
+        )
+    takes = mode.converts(a, b) or mode.takes(a, b, is_convolution=is_convolution)
+    return a.dtype == b.dtype and takes
+
+
+def _sums(mode: TensorCores, op: str, a: Tensor, b: Tensor) -> Tensor | None:
+    """The float32 sums of two matrices, or of batches; None: no matrix instruction multiplies them."""
+    if not is_layer(mode, op, a, b):
+        return None
+    if a.dim() == 2:
+        return mode.layer_product(a, b, op=op)
+    return mode.product(a, b, op=op) if mode.takes(a, b) else None
+
+
+def _multiplied(op: str) -> Handler:
+    def handle(mode: TensorCores, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Any:
+        sums = _sums(mode, op, a, b)
+        return NotImplemented if sums is None else sums.to(out_dtype or a.dtype)
+
+    return handle
+
+
+def _with_addend(sums: Tensor, c: Tensor, beta: float, alpha: float) -> Tensor:
+    """Float32 sums and what is added to them, as a library's epilogue does it."""
+    sums = sums if alpha == 1 else sums * alpha
+    return sums if beta == 0 else sums + (c.float() if beta == 1 else c.float() * beta)
+
+
+def _added(op: str) -> Handler:
+    def handle(
+        mode: TensorCores,
+        c: Tensor,
+        a: Tensor,
+        b: Tensor,
+        out_dtype: torch.dtype | None = None,
+        *,
+        beta: float = 1,
+        alpha: float = 1,
+    ) -> Any:
+        sums = _sums(mode, op, a, b)
+        return NotImplemented if sums is None else _with_addend(sums, c, beta, alpha).to(out_dtype or a.dtype)
+
+    return handle
+
+
+def _activated(
+    mode: TensorCores,
+    c: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
+    use_gelu: bool = False,
+) -> Any:
+    sums = _sums(mode, "_addmm_activation", a, b)
+    if sums is None:
+        return NotImplemented
+    sums = _with_addend(sums, c, beta, alpha)
+    if c.dim() != 1 or beta != 1:
+        sums = sums.to(a.dtype).float()  # two kernels: the product is written first
+    return (functional.gelu(sums, approximate="tanh") if use_gelu else sums.relu()).to(a.dtype)
+
+
+def _summed_batches(
+    mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    """Addbmm: a product after the other, each added to what the result's dtype keeps."""
+    add = _added("addbmm")
+    if a.dim() != 3 or b.dim() != 3 or not a.shape[0]:
+        return NotImplemented
+    for left, right in zip(a, b, strict=True):
+        c = add(mode, c, left, right, beta=beta, alpha=alpha)
+        if c is NotImplemented:
+            return NotImplemented
+        beta = 1
+    return c
+
+
+def _is_vector_product(mode: TensorCores, op: str, matrix: Tensor, vector: Tensor) -> bool:
+    """Whether a library multiplies a matrix with a vector as a matrix of one column: of halves alone."""
+    if not is_layer(mode, op, matrix, vector) or matrix.dim() != 2 or vector.dim() != 1:
+        return False
+    return matrix.dtype in _HALVES or mode.converts(matrix, vector)
+
+
+def _vector(mode: TensorCores, matrix: Tensor, vector: Tensor) -> Any:
+    if not _is_vector_product(mode, "mv", matrix, vector):
+        return NotImplemented
+    return mode.layer_product(matrix, vector.unsqueeze(-1), op="mv").squeeze(-1).to(matrix.dtype)
+
+
+def _added_vector(
+    mode: TensorCores, c: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Any:
+    if not _is_vector_product(mode, "addmv", matrix, vector):
+        return NotImplemented
+    sums = mode.layer_product(matrix, vector.unsqueeze(-1), op="addmv").squeeze(-1)
+    return _with_addend(sums, c, beta, alpha).to(matrix.dtype)
+
+
+def _grouped(
+    mode: TensorCores,
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Any:
+    """Products of groups of rows, of columns or of K, which end at the offsets: each a product of its own."""
+    if bias is not None or not is_layer(mode, "_grouped_mm", a, b) or not mode.takes(a, b):
+        return NotImplemented
+
+    def product(left: Tensor, right: Tensor) -> Tensor:
+        return mode.product(left, right, op="_grouped_mm", parts=1)
+
+    dtype = out_dtype or a.dtype
+    if a.dim() == 3 and b.dim() == 3:
+        return product(a, b).to(dtype)
+    if offs is None:
+        return NotImplemented
+    ends = [int(end) for end in offs.tolist()]
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    if a.dim() == 2 and b.dim() == 2:
+        return torch.stack([product(a[:, i:j], b[i:j]) for i, j in spans]).to(dtype)
+    result = a.new_zeros((a.shape[-2], b.shape[-1]), dtype=dtype)
+    for group, (i, j) in enumerate(spans):
+        if a.dim() == 2:
+            result[i:j] = product(a[i:j], b[group]).to(dtype)
+        else:
+            result[:, i:j] = product(a[group], b[:, i:j]).to(dtype)
+    return result
+
+
+def _trilinear(
+    mode: TensorCores,
+    one: Tensor,
+    two: Tensor,
+    three: Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> Any:
+    """Bilinear functions: PyTorch makes two batched products of them for each place along a dimension."""
+    if not (is_layer(mode, "bilinear", one, two) and is_layer(mode, "bilinear", two, three)):
+        return NotImplemented
+    for dims, tensor in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for dim in dims:
+            one, two, three = (
+                each.unsqueeze(dim) if place == tensor else each
+                for place, each in enumerate((one, two, three))
+            )
+    rank = one.dim()
+    letters = "abcdefgh"[:rank]
+    # A dimension that the third lacks is summed in the first product, the others in the second.
+    first = [dim for dim in sumdim if three.shape[dim] == 1 and dim in expand3]
+    kept = "".join(letter for dim, letter in enumerate(letters) if dim not in first)
+    last = "".join(letter for dim, letter in enumerate(letters) if dim not in sumdim)
+    with mode.inside():
+        half = torch.einsum(f"{letters},{letters}->{kept}", one, two)
+        for dim in sorted(first):
+            three = three.squeeze(dim) if three.shape[dim] == 1 else three
+        return torch.einsum(f"{kept},{kept}->{last}", half, three)
+
+
+def _into(handler: Handler) -> Handler:
+    """The form of an op with ``out=``, resized as PyTorch's are."""
+
+    def handle(mode: TensorCores, *args: Any, out: Tensor, **kwargs: Any) -> Any:
+        value = handler(mode, *args, **kwargs)
+        if value is NotImplemented or value.dtype != out.dtype:
+            return NotImplemented  # PyTorch refuses another dtype in its own words
+        if out.shape != value.shape:
+            out.resize_(value.shape)
+        return out.copy_(value)
+
+    return handle
+
+
+def _in_place(handler: Handler) -> Handler:
+    def handle(mode: TensorCores, self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        value = handler(mode, self, *args, **kwargs)
+        if value is NotImplemented or value.dtype != self.dtype or value.shape != self.shape:
+            return NotImplemented
+        return self.copy_(value)
+
+    return handle
+
+
+def _forms(name: str, handler: Handler) -> dict[Any, Handler]:
+    """All overloads of an op that PyTorch has."""
+    found: dict[Any, Handler] = {}
+    packet = getattr(aten, name)
+    for overload in packet.overloads():
+        is_out = overload in ("out", "dtype_out")
+        if is_out or overload in ("default", "dtype"):
+            found[getattr(packet, overload)] = _into(handler) if is_out else handler
+    if hasattr(aten, f"{name}_"):
+        found[getattr(aten, f"{name}_").default] = _in_place(handler)
+    return found
+
+
+HANDLERS: dict[Any, Handler] = {}
+for _name, _handler in (
+    ("mm", _multiplied("mm")),
+    ("bmm", _multiplied("bmm")),
+    ("addmm", _added("addmm")),
+    ("baddbmm", _added("baddbmm")),
+    ("addbmm", _summed_batches),
+    ("_addmm_activation", _activated),
+    ("mv", _vector),
+    ("addmv", _added_vector),
+    ("_grouped_mm", _grouped),
+    ("_trilinear", _trilinear),
+):
+    HANDLERS.update(_forms(_name, _handler))
