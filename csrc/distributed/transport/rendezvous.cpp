@@ -32,7 +32,7 @@ std::string file_of(const c10::intrusive_ptr<c10d::Store>& store) {
 
 // 0: there is none.
 ino_t number_of(const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   return stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
 }
 

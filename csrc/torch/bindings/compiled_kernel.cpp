@@ -80,8 +80,11 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
   if (!devices().device(device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
   c10::SmallVector<runtime::Attribute, 2> attributes;
   for (size_t i = 0; i < sizes.size() / 3; ++i) {
-    attributes.push_back({i == 0 ? "grid" : "block", runtime::Attribute::Kind::kIntegers, 3,
-                          {.integers = sizes.data() + 3 * i}, 0});
+    attributes.push_back({i == 0 ? "grid" : "block",
+                          runtime::Attribute::Kind::kIntegers,
+                          3,
+                          {.integers = sizes.data() + 3 * i},
+                          0});
   }
   translated([&] { runtime::submit(stream, kernel, {&op, operands, attributes}, outputs); });
 }

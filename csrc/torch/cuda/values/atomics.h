@@ -1,6 +1,6 @@
 // Sums that CUDA's kernels make by atomic additions, in an order that nothing decides. Under the launch mode
-// chaos it is another in each call, by the seed; in other modes, and where the program wants deterministic ops,
-// it is the engine's.
+// chaos it is another in each call, by the seed; in other modes, and where the program wants deterministic
+// ops, it is the engine's.
 //
 // Source: PyTorch's notes on reproducibility, and its public kernels (aten/src/ATen/native/cuda: Indexing.cu,
 // ScatterGatherKernel.cu, SummaryOps.cu).
