@@ -66,8 +66,9 @@ INTERVALS = (
 WITHOUT_TITLE = "Device time on cards that nobody measured"
 WITHOUT = (
     "Each card forecast from its data sheet and the curves of the measured chips that are most like it; "
-    "nothing that was measured of chips with the same cores is used. Mean errors of all rows, by family and "
-    "source."
+    "no curve that was measured of chips with the same cores is used. What an operation costs in power "
+    "(`torch_loom/chips/power.py`) is one figure for each architecture: those of Volta and Turing were found "
+    "by the T4's and V100's own rates. Mean errors of all rows, by family and source."
 )
 # The host's transfers are no kernels.
 LINKS = ("host_to_device", "host_to_device_pinned", "device_to_host", "device_to_host_pinned")

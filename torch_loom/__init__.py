@@ -36,8 +36,12 @@ def _autoload() -> None:
 
 
 def _warn_once(error: BaseException) -> None:
-    """Warn of what failed after the devices were registered; not of a setting, nor where those failed."""
-    if _failure is None and not _is_own(error):
+    """Warn of what failed after the devices were registered; not where those failed, which has been said."""
+    if _failure is not None:
+        return
+    if _is_own(error):
+        _warn(f"torch-loom: {error}")  # a setting that only what comes afterwards reads
+    else:
         _warn(_sentence(error if isinstance(error, Exception) else _ended(error)))
 
 

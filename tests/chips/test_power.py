@@ -8,7 +8,7 @@ import pytest
 
 from torch_loom import chips
 from torch_loom.chips import rates as chip_rates
-from torch_loom.chips.limits import beyond_limits
+from torch_loom.chips.cost.records import Op, Tensor
 from torch_loom.chips.power import is_issue_bound, sustained_share
 
 
@@ -67,11 +67,21 @@ def test_the_roofline_is_the_peak_and_rates_are_what_lasts() -> None:
     assert chip_rates.rates(t4).flops_per_ns["float32"] < 0.65 * 8100.0
 
 
-def test_a_forecast_above_the_peak_is_named() -> None:
-    chip = chips.load("rtx4090")
-    assert beyond_limits(chip) == []
-    own = {"matmul": {**chip_rates.efficiency(chip)["matmul"], "flop_share": 1.1, "derate": 1e-6}}
-    line = beyond_limits(dataclasses.replace(chip, capability_minor=6, efficiency=own))
-    assert line == []  # a card that was measured may clock higher than its data sheet says
-    slow = dataclasses.replace(chip, peak_tflops={**chip.peak_tflops, "float16": 300.0}, efficiency=own)
-    assert beyond_limits(slow) == []
+@pytest.mark.parametrize("name", ["a10", "l4", "l40s", "rtx4090", "rtx5090", "b200"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_card_that_nobody_measured_stays_below_its_peak(name: str, dtype: str) -> None:
+    chip, size = chips.load(name), 8192
+    matrix = Tensor.dense(dtype, size, size)
+    seconds = chip_rates.model(chip).cost(Op("mm", (matrix, matrix), (matrix,))).seconds
+    assert 0.3 < 2.0 * size**3 / seconds / chip_rates.roofline(chip, dtype)[0] <= 1.0
+
+
+def test_architectures_of_other_vendors_have_no_limit_of_nvidias() -> None:
+    other = dataclasses.replace(chips.load("h200"), product_name="AMD Instinct MI250X")
+    limited = dataclasses.replace(other, power_max_watts=300.0)
+    assert sustained_share(limited, "float16") == 1.0
+
+
+def test_figures_of_power_that_leave_nothing_say_nothing() -> None:
+    chip = dataclasses.replace(chips.load("l4"), power_idle_watts=72.0)
+    assert sustained_share(chip, "float32") == 1.0

@@ -160,3 +160,31 @@ def test_bad_input() -> None:
         with pytest.raises(FormatError, match=words):
             call()
     emulate(B8, k_block=2, overrides={"linear": {"mode": "silicon"}})
+
+
+def test_calls_that_pytorch_refuses_are_refused() -> None:
+    a, b = random(3, 4, 6), random(6, 4, 5)
+    with emulate(B16, mode="silicon"):
+        with pytest.raises(RuntimeError, match="contracted dimensions"):
+            torch.tensordot(a, b, dims=2)
+        with pytest.raises(RuntimeError, match="1D tensors"):
+            torch.vdot(random(2, 2), random(2, 2))
+        with pytest.raises(RuntimeError, match="z"):
+            torch.einsum("ij,jk->ikz", random(3, 3), random(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore:einsum")
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bjk->bik", [(1, 3, 32), (4, 32, 5)]),
+        ("ij,jk->ik", [(3, 1), (4, 5)]),
+        ("ij,jk->ik", [(3, 0), (0, 5)]),
+    ],
+)
+def test_sums_that_broadcast_or_are_empty_have_their_shape(equation: str, shapes: list[Any]) -> None:
+    given = [random(*shape) for shape in shapes]
+    expected = torch.einsum(equation, *given)
+    with emulate(B16, mode="silicon"):
+        found = torch.einsum(equation, *given)
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.2)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.nn.functional import ScalingType, SwizzleType, scaled_mm
+from torch.utils.checkpoint import checkpoint
 
 from tests.numerics.test_tensor_cores import chained, random
 from torch_loom.errors import FormatError, OperandError
@@ -332,3 +335,78 @@ def test_a_sum_beyond_float32_inside_fp4_products_is_refused() -> None:
         big @ factor
     with tensor_core(chip="b200", format=BlockScaled.MXFP4):
         assert (big[:, :64] @ factor[:64]).isinf().all()  # the last instruction's sum may be
+
+
+def test_attention_and_convolutions_of_nothing_have_their_shape() -> None:
+    q, k = torch.zeros(1, 2, 0, 8, dtype=torch.float16), torch.zeros(1, 2, 4, 8, dtype=torch.float16)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    with tensor_core(chip="h100"):
+        assert attention(q, k, k).shape == (1, 2, 0, 8)
+        assert attention(k, q, q).shape == (1, 2, 4, 8)
+        images = torch.zeros(0, 3, 8, 8, dtype=torch.float16)
+        filters = torch.zeros(4, 3, 3, 3, dtype=torch.float16)
+        assert torch.nn.functional.conv2d(images, filters).shape == (0, 4, 6, 6)
+        with pytest.raises(RuntimeError, match="must divide"):
+            attention(torch.zeros(1, 5, 4, 8, dtype=torch.float16), k, k, enable_gqa=True)
+
+
+def test_threads_in_contexts_leave_the_switches_of_the_process() -> None:
+    inside, outside = threading.Event(), threading.Event()
+
+    def enter() -> None:
+        with tensor_core(chip="a100"):
+            inside.set()
+            outside.wait(60)
+
+    def switches() -> tuple[bool, bool, bool]:
+        cuda = torch.backends.cuda
+        return (
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            torch.backends.mha.get_fastpath_enabled(),
+        )
+
+    before = switches()
+    thread = threading.Thread(target=enter)
+    with tensor_core(chip="h100"):
+        thread.start()
+        assert inside.wait(60)
+        assert switches() == (False, False, False)
+    assert switches() == (False, False, False)
+    outside.set()
+    thread.join()
+    assert switches() == before
+
+
+def attention_under_autocast(x: list[Tensor]) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.float16):
+        return functional.scaled_dot_product_attention(*x)
+
+
+def test_autocast_narrows_attention_first() -> None:
+    x = [random(2, 4, 9, 16, seed=i).float() for i in range(3)]
+    with tensor_core(chip="a100"):
+        expected = functional.scaled_dot_product_attention(*(each.half() for each in x))
+        found = attention_under_autocast(x)
+    assert found.dtype is torch.float16
+    assert torch.equal(found, expected)
+
+
+def test_a_checkpoint_computes_again_what_it_computed() -> None:
+    x = [random(1, 2, 5, 8, seed=i).half().requires_grad_() for i in range(3)]
+    with tensor_core(chip="a100"), pytest.warns(UserWarning, match="within torch.utils.checkpoint"):
+        checkpoint(functional.scaled_dot_product_attention, *x, use_reentrant=False).float().sum().backward()
+    assert all(each.grad is not None for each in x)
+
+
+def test_tracing_sparse_and_nested_tensors_go_on_as_without_the_mode() -> None:
+    layer, x = nn.Linear(8, 4), torch.ones(2, 8)
+    with tensor_core(chip="a100", tf32=True):
+        with FakeTensorMode():
+            assert (torch.ones(4, 8) @ torch.ones(8, 3)).shape == (4, 3)
+        assert torch.export.export(layer, (x,)).module()(x).shape == (2, 4)
+        for layout in (torch.sparse_coo, torch.sparse_csr):
+            eye = torch.eye(8).to_sparse(layout=layout)
+            assert torch.mm(eye, torch.ones(8, 3)).equal(torch.ones(8, 3))
+        rows = torch.nested.nested_tensor([torch.ones(3, 8), torch.ones(5, 8)], layout=torch.jagged)
+        assert functional.linear(rows, torch.ones(4, 8)).is_nested

@@ -56,6 +56,7 @@ CLOCK_POWER = 0.5
 # What large products reach of a peak where power does not matter: [public] and [torch].
 MATRIX_REACHES = 0.85
 VECTOR_REACHES, ISSUE_REACHES = 0.9, 0.7
+_NVIDIAS = ("NVIDIA", "Tesla", "GeForce", "Quadro", "RTX")
 # Instructions for 32 threads that a core starts in a cycle: before Volta its four schedulers started two each
 # (NVIDIA CUDA C++ Programming Guide, compute capabilities 6.1 and 7.0).
 _STARTS, _STARTS_TWICE = 4, 8
@@ -76,7 +77,9 @@ def is_issue_bound(chip: Chip) -> bool:
 
 def sustained_share(chip: Chip, dtype: str) -> float:
     """Return the share of its peak of a dtype at which a card's power lets it go on; 1: no limit is known."""
-    energy = ENERGIES.get((chip.capability_major, chip.capability_minor))
+    # Other vendors number their architectures as well.
+    is_nvidia = chip.product_name.startswith(_NVIDIAS)
+    energy = ENERGIES.get((chip.capability_major, chip.capability_minor)) if is_nvidia else None
     peak = chip.peak_tflops.get(dtype, 0.0)
     if energy is None or not (chip.product_name and chip.power_max_watts and chip.clock_mhz and peak):
         return 1.0
@@ -87,4 +90,6 @@ def sustained_share(chip: Chip, dtype: str) -> float:
     each = (energy.matrix if is_matrix else energy.vector) * wide
     drawn = each * (chip.clock_mhz / 1e3) ** CLOCK_POWER * peak * reaches
     allowed = chip.power_max_watts - chip.power_idle_watts
+    if allowed <= 0.0:
+        return 1.0  # figures that say nothing of a limit
     return float(min(1.0, (allowed / drawn) ** (1.0 / (1.0 + CLOCK_POWER))))

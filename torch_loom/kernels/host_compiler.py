@@ -198,7 +198,7 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
 @contextlib.contextmanager
 def _said_when_long(what: str) -> Iterator[None]:
     """Tell whoever looks at a terminal what is waited for, and at last how long it took."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     began, ended, has_said = time.monotonic(), threading.Event(), threading.Event()

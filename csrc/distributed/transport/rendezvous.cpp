@@ -1,6 +1,9 @@
 #include "distributed/transport/rendezvous.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -18,7 +21,7 @@ c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::St
     own->setTimeout(store->getTimeout());
     return own;
   } catch (const std::exception&) {
-    return store;  // of a kind that has no connections
+    return store;  // of a kind that has no connections, or that will fail where it is asked
   }
 }
 
@@ -30,19 +33,18 @@ std::string file_of(const c10::intrusive_ptr<c10d::Store>& store) {
   return file == nullptr ? "" : file->getPath();
 }
 
-// 0: there is none.
-ino_t number_of(const std::string& path) {
-  struct stat found{};
-  return stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
-}
-
 }  // namespace
 
 Rendezvous::Rendezvous(const c10::intrusive_ptr<c10d::Store>& store)
     : store_(own_connection(store)), path_(file_of(store_)) {}
 
+Rendezvous::~Rendezvous() {
+  if (file_ >= 0) close(file_);
+}
+
 void Rendezvous::check_file() const {
-  if (file_ == 0 || number_of(path_) == file_) return;
+  struct stat found{};
+  if (file_ < 0 || fstat(file_, &found) != 0 || found.st_nlink != 0) return;
   throw Error("the file of the group's store, " + path_ +
               ", was removed or replaced while the group needed it: keep it until all ranks have ended");
 }
@@ -53,14 +55,15 @@ auto Rendezvous::asked(const F& ask) const -> decltype(ask()) {
   try {
     return ask();
   } catch (const c10::Error& error) {
-    throw Error(std::string("the group's store does not answer (") + error.what_without_backtrace() +
-                "): the process that keeps it has ended, or cannot be reached");
+    throw Error(std::string("the group's store failed: ") + error.what_without_backtrace() +
+                (path_.empty() ? ". The process that keeps it may have ended" : " (" + path_ + ")"));
   }
 }
 
 void Rendezvous::set(const std::string& key, const std::string& text) {
   asked([&] { store_->set(key, std::vector<uint8_t>(text.begin(), text.end())); });
-  if (!path_.empty() && file_ == 0) file_ = number_of(path_);
+  // As long as it is open no other file has its number.
+  if (!path_.empty() && file_ < 0) file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
 }
 
 bool Rendezvous::find(const std::string& key, std::string* text) {

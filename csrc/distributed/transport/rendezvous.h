@@ -1,8 +1,6 @@
 // The store in which ranks find each other. What goes wrong with it is an Error that names it.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -13,6 +11,9 @@ class Rendezvous {
   // A connection of its own where the store has such: a thread of a stream asks it while the program may be
   // waiting for something else. The time-out is the store's.
   explicit Rendezvous(const c10::intrusive_ptr<c10d::Store>& store);
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
 
   void set(const std::string& key, const std::string& text);
   // Whether the key is there; its text then.
@@ -26,7 +27,7 @@ class Rendezvous {
 
   const c10::intrusive_ptr<c10d::Store> store_;
   std::string path_;  // of the file that it is; empty: it is no file
-  ino_t file_ = 0;    // which one, once something has been set
+  int file_ = -1;     // it, open, once something has been set
 };
 
 }  // namespace loom::distributed

@@ -94,6 +94,9 @@ void launch(uintptr_t function, const std::string& name, int device, const std::
             const std::vector<int64_t>& sizes) {
   TORCH_CHECK_VALUE(is_written.size() == tensors.size(), "launch_compiled: ", tensors.size(), " tensors but ",
                     is_written.size(), " flags");
+  TORCH_CHECK_VALUE(sizes.empty() || sizes.size() == 6,
+                    "launch_compiled: sizes must be those of a grid and of a block, six numbers, got ",
+                    sizes.size());
   check_device_index(device);
   auto work = std::make_unique<Launch>();
   work->function = reinterpret_cast<Function>(function);

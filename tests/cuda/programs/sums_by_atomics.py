@@ -41,6 +41,23 @@ for name, call in CALLS.items():
     assert sums == {
         tuple(torch.zeros(3, 2, dtype=torch.int64).index_add_(0, index.cpu(), whole.cpu()).flatten().tolist())
     }
+# What does not fit is refused as in other modes.
+short, long = torch.zeros(4, dtype=torch.int64, device="cuda"), torch.ones(5, device="cuda")
+for call in (
+    lambda: torch.zeros(3, device="cuda").index_add_(0, short, long),
+    lambda: torch.zeros(3, device="cuda").put_(short, long, accumulate=True),
+    lambda: torch.bincount(short, long),
+    lambda: torch.zeros(3, device="cuda").scatter_add_(
+        0, torch.zeros(6, dtype=torch.int64, device="cuda"), long
+    ),
+    lambda: torch.zeros(3, device="cuda").index_add_(1, short, long[:4]),
+):
+    try:
+        call()
+        torch.cuda.synchronize()
+    except (RuntimeError, IndexError):
+        continue
+    raise AssertionError("nothing was raised")
 torch.use_deterministic_algorithms(True)
 assert len({tuple(CALLS["index_add"]().flatten().tolist()) for _ in range(3)}) == 1
 assert len({tuple(CALLS["scatter_add"]().flatten().tolist()) for _ in range(3)}) == 1

@@ -88,6 +88,8 @@ def wrong(rank, x):
             while isinstance(store, dist.PrefixStore):
                 store = store.underlying_store
             os.unlink(store.path)
+            with open(store.path, "w"):
+                pass  # another file, which may get the number of the first
         dist.all_reduce(x, group=group)
     elif kind == "abort":
         if rank == 0:

@@ -162,7 +162,8 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
             f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}",
         )
         for null in _NULL.finditer(text, opening + 1, closing):
-            yield *null.span(), "nullptr"
+            if not is_in_string(text, null.start()):
+                yield *null.span(), "nullptr"
 
 
 def _addresses(text: str, lines: Lines, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:

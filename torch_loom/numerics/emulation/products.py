@@ -153,13 +153,17 @@ def _silicon_einsum(
     )
     summed = [each for each in left if each in right and each not in letters]
     alone = [each for each in left + right if each not in letters and each not in summed]
-    if not is_plain or alone or not summed or len(left) != b.dim() or len(right) != a.dim():
+    if len(left) != b.dim() or len(right) != a.dim() or not set(letters) <= set(left + right):
+        return NOT_TAKEN  # PyTorch refuses it in its own words
+    of_left = dict(zip(left, b.shape, strict=True))
+    is_one_size = all(of_left.get(each, size) == size for each, size in zip(right, a.shape, strict=True))
+    if not is_plain or alone or not summed or not is_one_size or not b.numel() or not a.numel():
         _warn_of_fast_sums("einsum", f" of {equation!r}")
         return NOT_TAKEN
     batch = [each for each in left if each in right and each in letters]
     rows = [each for each in left if each not in right]
     columns = [each for each in right if each not in left]
-    sizes = {**dict(zip(left, b.shape, strict=True)), **dict(zip(right, a.shape, strict=True))}
+    sizes = {**of_left, **dict(zip(right, a.shape, strict=True))}
     first = b.permute([left.index(each) for each in [*batch, *rows, *summed]])
     second = a.permute([right.index(each) for each in [*batch, *summed, *columns]])
 
@@ -193,19 +197,20 @@ def _silicon_bilinear(
 ) -> Any:
     b, a = (args[place] for place in BILINEAR[name])
     rest = args[2:]
-    if name in _WITHOUT_SUMS:
+    if name in _WITHOUT_SUMS or not b.numel() or not a.numel():
         return NOT_TAKEN
-    if name in ("__rmatmul__", "vdot") and not rest and not kwargs:
+    if name == "__rmatmul__" or (name == "vdot" and b.dim() == a.dim() == 1):
         return matmul(emulation, how, out, b, a)
-    if name == "inner" and not rest and not kwargs and b.dim() and a.dim():
+    if name == "inner" and not kwargs and b.dim() and a.dim() and b.shape[-1] == a.shape[-1]:
         rows = b.reshape(-1, b.shape[-1])
         product = matmul(emulation, how, out, rows, a.reshape(-1, a.shape[-1]).transpose(0, 1))
         return pass_mark(product.reshape(*b.shape[:-1], *a.shape[:-1]), product)
     dims = rest[0] if rest else kwargs.get("dims", 2)
-    if name == "tensordot" and isinstance(dims, int) and 0 < dims <= min(b.dim(), a.dim()):
+    is_number = isinstance(dims, int) and 0 < dims <= min(b.dim(), a.dim())
+    if name == "tensordot" and is_number and b.shape[b.dim() - dims :] == a.shape[:dims]:
         rows = b.reshape(-1, math.prod(b.shape[b.dim() - dims :]))
         product = matmul(emulation, how, out, rows, a.reshape(rows.shape[1], -1))
-        return pass_mark(product.reshape(*b.shape[: b.dim() - dims], *a.shape[dims:]), product)
+        return pass_mark(product.reshape((*b.shape[: b.dim() - dims], *a.shape[dims:])), product)
     _warn_of_fast_sums(name, "")
     return NOT_TAKEN
 
@@ -219,7 +224,8 @@ def _warn_of_fast_sums(name: str, what: str) -> None:
     _told.add(name)
     warnings.warn(
         f"{name}{what}: mode 'silicon' has no rule for it, and its sums are those of 'fast'; matmul, linear, "
-        "convolutions, inner, and einsum and tensordot over dimensions of both operands have; said once",
+        "convolutions, inner, einsum over dimensions of both operands, and tensordot with a number of "
+        "dimensions have; said once",
         stacklevel=2,
     )
 

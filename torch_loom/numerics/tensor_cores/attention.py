@@ -15,6 +15,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
@@ -90,9 +91,31 @@ def attended(
     given = (query, key, value)
     if not all(isinstance(each, Tensor) and each.dim() >= 2 and not each.is_nested for each in given):
         return NotImplemented
+    if _is_checkpointed():
+        warnings.warn(
+            f"{_OP}: within torch.utils.checkpoint it has float32's sums, not those of {cores.chip}: what is "
+            "computed again does not see the mode",
+            stacklevel=3,
+        )
+        return NotImplemented
+    kind = query.device.type
+    if torch.is_autocast_enabled(kind):
+        narrow = torch.get_autocast_dtype(kind)
+        query, key, value = given = tuple(
+            each.to(narrow) if each.is_floating_point() and each.dtype != torch.float64 else each
+            for each in given
+        )
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(narrow)
     is_one_dtype = query.dtype == key.dtype == value.dtype
+    is_mask = attn_mask is None or attn_mask.dtype is torch.bool or attn_mask.is_floating_point()
+    is_whole = all(each.numel() for each in given) and 0.0 <= dropout_p < 1.0
     if not is_one_dtype or not cores.takes(*given) or (is_causal and attn_mask is not None):
         return NotImplemented  # PyTorch refuses what cannot be in its own words
+    if not is_mask or not is_whole:
+        return NotImplemented
+    if enable_gqa and not _are_grouped(query, key, value):
+        return NotImplemented
     if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in given):
         warnings.warn(
             f"{_OP}: under torch.func it has float32's sums, not those of {cores.chip}", stacklevel=3
@@ -111,6 +134,19 @@ def attended(
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     result: Tensor = _Attention.apply(cores, query, key, value, mask, kept, dropout_p, factor)  # type: ignore[no-untyped-call]
     return result
+
+
+def _is_checkpointed() -> bool:
+    """Whether a checkpoint that is not reentrant keeps what this call saves."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == torch.utils.checkpoint.__name__
+
+
+def _are_grouped(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether heads of queries share heads of keys and values evenly."""
+    if query.dim() < 3 or not key.dim() == value.dim() == query.dim():
+        return False
+    return all(each.shape[-3] and query.shape[-3] % each.shape[-3] == 0 for each in (key, value))
 
 
 def _batch(a: Tensor, b: Tensor) -> tuple[int, ...]:

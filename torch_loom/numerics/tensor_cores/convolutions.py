@@ -110,7 +110,12 @@ def _weight_gradient(
 
 
 def _is_taken(mode: TensorCores, x: Tensor, weight: Tensor) -> bool:
-    return 3 <= x.dim() == weight.dim() <= 5 and is_layer(mode, "convolution", x, weight, is_convolution=True)
+    is_whole = x.numel() > 0 and weight.numel() > 0
+    return (
+        is_whole
+        and 3 <= x.dim() == weight.dim() <= 5
+        and is_layer(mode, "convolution", x, weight, is_convolution=True)
+    )
 
 
 def _spread(values: list[int], rank: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
@@ -114,6 +115,32 @@ def _block_rules(architecture: str) -> _C.BlockRules:
     return _C.BlockRules(block_rules(architecture))
 
 
+class _Switches:
+    """PyTorch's switches of the process, off while any thread is in a context."""
+
+    def __init__(self) -> None:
+        self._lock, self._count, self._before = threading.Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count > 1:
+                return
+            self._before.enter_context(sdpa_kernel(SDPBackend.MATH))
+            has_fast_path = torch.backends.mha.get_fastpath_enabled()
+            torch.backends.mha.set_fastpath_enabled(False)
+            self._before.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._before.pop_all().close()
+
+
+_switches = _Switches()
+
+
 class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What :func:`tensor_core` returns: a context, in which products are those of matrix instructions."""
 
@@ -159,11 +186,8 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> TensorCores:
         # Layers of transformers are taken apart into their products, and attention that has no rule.
         whole = ExitStack()
-        whole.enter_context(sdpa_kernel(SDPBackend.MATH))
+        whole.enter_context(_switches)
         whole.enter_context(attention.AttentionMode(self))
-        has_fast_path = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        whole.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
         # Kernels of Triton multiply blocks.
         before = _C.set_block_rules(_block_rules(ARCHITECTURES[self.chip]))
         whole.callback(_C.set_block_rules, before)
@@ -250,6 +274,8 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not _are_strided(args, kwargs):
+            return func(*args, **kwargs)  # sparse and nested: kernels of their own
         handler = _HANDLERS.get(func)
         if handler is not None:
             value = handler(self, *args, **kwargs)
@@ -308,10 +334,21 @@ def multiply_by_setting(chip: str) -> None:
     raise error
 
 
-@functools.cache
 def _is_composite(func: Any) -> bool:
+    """Whether to take an op apart; tracing does so by itself."""
+    is_traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+    return not is_traced and _has_parts(func)
+
+
+@functools.cache
+def _has_parts(func: Any) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return isinstance(func, OpOverload) and func.has_kernel_for_dispatch_key(key)
+    return isinstance(func, OpOverload) and func.namespace == "aten" and func.has_kernel_for_dispatch_key(key)
+
+
+def _are_strided(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    tensors = (each for each in (*args, *kwargs.values()) if isinstance(each, Tensor))
+    return all(each.layout is torch.strided and not each.is_nested for each in tensors)
 
 
 def _to_tf32(numbers: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import inspect
 import linecache
 import re
 import textwrap
+import tokenize
 from collections.abc import Iterable, Sequence
 from types import FrameType
 
@@ -26,17 +27,14 @@ def of_decorator(frame: FrameType, names: Sequence[str]) -> bool | None:
     Returns:
         None where the source is not at hand, or has no such call at this line.
     """
-    tree = _tree("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    if tree is None:
-        return None
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    tree, calls = _calls(frame.f_code.co_filename, len(lines))
     here = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and _name(node.func) in names
-        and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
+        for node in calls
+        if _name(node.func) in names and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
     ]
-    if not here:
+    if not here or tree is None:
         return None
     call = min(here, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
     named = [each.value for each in call.keywords if each.arg == "condition"]
@@ -44,6 +42,14 @@ def of_decorator(frame: FrameType, names: Sequence[str]) -> bool | None:
     return _names_gpu(conditions[0], tree) if conditions else None
 
 
+@functools.lru_cache(maxsize=4)
+def _calls(file: str, num_lines: int) -> tuple[ast.Module | None, list[ast.Call]]:
+    """Return a file's tree and its calls, kept for its next decorator."""
+    tree = _tree("".join(linecache.getlines(file))) if num_lines else None
+    return tree, [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+@functools.lru_cache(maxsize=10_000)
 def of_function(function: object) -> bool:
     """Return whether a function's source skips under an ``if`` that names a GPU; False without a source."""
     source = _source(function)
@@ -92,11 +98,10 @@ def _name(function: ast.expr) -> str:
 def _source(of: object) -> str | None:
     try:
         return inspect.getsource(inspect.unwrap(of) if callable(of) else of)  # type: ignore[arg-type]
-    except (OSError, TypeError, ValueError):
+    except (OSError, TypeError, ValueError, SyntaxError, tokenize.TokenError):
         return None
 
 
-@functools.lru_cache(maxsize=1000)
 def _tree(text: str) -> ast.Module | None:
     try:
         return ast.parse(text) if text else None
