@@ -101,10 +101,11 @@ def attended(
     kind = query.device.type
     if torch.is_autocast_enabled(kind):
         narrow = torch.get_autocast_dtype(kind)
-        query, key, value = given = tuple(
+        query, key, value = (
             each.to(narrow) if each.is_floating_point() and each.dtype != torch.float64 else each
             for each in given
         )
+        given = (query, key, value)
         if attn_mask is not None and attn_mask.is_floating_point():
             attn_mask = attn_mask.to(narrow)
     is_one_dtype = query.dtype == key.dtype == value.dtype
@@ -233,7 +234,5 @@ class _Attention(torch.autograd.Function):
 
 def _running() -> TensorCores | None:
     """The innermost mode that runs here; None: the backward runs outside of one."""
-    from torch_loom.numerics.tensor_cores.emulation import TensorCores
-
     modes: Any = _get_current_dispatch_mode_stack()
-    return next((each for each in reversed(modes) if isinstance(each, TensorCores)), None)
+    return next((each for each in reversed(modes) if getattr(each, "has_tensor_cores", False)), None)

@@ -144,6 +144,8 @@ _switches = _Switches()
 class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What :func:`tensor_core` returns: a context, in which products are those of matrix instructions."""
 
+    has_tensor_cores = True  # by which attention finds the mode
+
     def __init__(
         self,
         chip: str,
