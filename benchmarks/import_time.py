@@ -43,7 +43,8 @@ def environments() -> Iterator[tuple[Path, Path]]:
             for path in site.iterdir():
                 if not path.name.startswith(_OURS):
                     (made / path.name).symlink_to(path)
-        ours = [Path(torch_loom.__file__).parent, *site.glob("torch_loom-*.dist-info")]
+        package = Path(torch_loom.__file__).parent
+        ours = [package, package.with_name("torch_loom_autoload.py"), *site.glob("torch_loom-*.dist-info")]
         for path in ours:
             (both[0] / path.name).symlink_to(path)
         yield both

@@ -28,6 +28,7 @@ OURS = {
     "tools/local_ranks.py: sys.argv": "the same",
     "tools/pytest_plugin/unskip.py: unittest.skipIf": "while files of tests are imported: which are left in",
     "tools/pytest_plugin/unskip.py: unittest.skipUnless": "the same",
+    "tools/pytest_plugin/unskip.py: pytest.MarkDecorator.with_args": "the same, of marks with a condition",
 }
 
 

@@ -54,11 +54,8 @@ def test_the_world_decides_a_plan() -> None:
         assert torch.add(x, x)[2, 3].item() == 22
         with torch.loom.dry_run(devices=1):
             y = torch.empty(3, 4, device="loom")
-            before = torch.loom.memory_allocated()
-            z = torch.add(y, y)
-            assert z.shape == (3, 4)
-            assert torch.loom.memory_allocated() == before + 512
-        del y, z
+            assert torch.add(y, y).shape == (3, 4)
+        del y
 
 
 def test_attention_is_planned_with_the_kernels_that_are_allowed() -> None:
