@@ -123,6 +123,13 @@ def family_of(case: sweep.Case) -> str:
     return "other ops"
 
 
+def unfitted(chip: chips.Chip, **figures: Any) -> chips.Chip:
+    """Return a chip without what a fit found of its cache, and with other figures."""
+    return dataclasses.replace(
+        chip, l2_gbps=0.0, l2_full_share=0.0, l2_none_share=0.0, l2_write_cost=0.0, **figures
+    )
+
+
 def without_card(chip: chips.Chip) -> CostModel:
     """Return the cost model that a chip would have if no card with such cores had been measured.
 
@@ -131,12 +138,8 @@ def without_card(chip: chips.Chip) -> CostModel:
     """
     measured = [each for each in map(chips.load, chips.available()) if each.efficiency and each.product_name]
     others = [each for each in measured if not relatives.is_alike(each, chip)]
-    bare = dataclasses.replace(
+    bare = unfitted(
         chip,
-        l2_gbps=0.0,
-        l2_full_share=0.0,
-        l2_none_share=0.0,
-        l2_write_cost=0.0,
         dram_share=relatives.memory_share(chip, others),
         efficiency={},
         efficiency_of="",

@@ -87,15 +87,7 @@ def sources(folder: Path) -> list[Source]:
 
 def known_rates(chip: chips.Chip) -> tuple[Rates, float]:
     """Return the rates that a fit begins with, and the DRAM's peak: what a fit wrote before has no part."""
-    figures = dataclasses.replace(
-        chip,
-        l2_gbps=0.0,
-        l2_full_share=0.0,
-        l2_none_share=0.0,
-        l2_write_cost=0.0,
-        dram_share=0.9,
-        derating=1.0,
-    )
+    figures = clock_truth.unfitted(chip, dram_share=0.9, derating=1.0)
     rates = chip_rates.rates(figures)
     cache = min(rates.max_cache_bytes_per_ns, 3.0 * rates.dram_bytes_per_ns)
     return rates._replace(cache_bytes_per_ns=cache), rates.dram_bytes_per_ns / 0.9

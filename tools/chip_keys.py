@@ -50,7 +50,7 @@ path goes wherever a chip's name goes: `TORCH_LOOM_CHIP=./mychip.toml`,
 Without the table `efficiency` the key `efficiency_of` names a shipped chip.
 
 `loom chips fit SWEEP.json --base NAME --out mychip.toml` fits that table to timings that `loom chips measure`
-took on a GPU. It begins with the base's efficiency and keeps what fewer than two timings tell: a table, the
+took on a GPU. It begins with the base's efficiency and keeps what too few timings tell: a table, the
 head of the file and its `sources` say how many timings tell each coefficient. `--report residuals.json` (or
 `.csv`) writes what each row took, its forecast with and without the row fitted, and whether it was fitted.
 Timings of collectives alone give the protocols of their fabrics, in the form of

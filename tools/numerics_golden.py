@@ -1,6 +1,6 @@
 """Writes small golden sets into tests/numerics/data: a part of each section of larger ones.
 
-python -m tools.numerics_golden /work/shared/truth/vectors
+python -m tools.numerics_golden FOLDER
 
 Their results are those of the larger sets: ttsim's for Tensix's instructions, a restatement of tt-llk and
 tt-metal for functions and host conversion, MMA-Sim's for GPUs' instructions. None is computed here.

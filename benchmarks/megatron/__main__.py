@@ -191,7 +191,7 @@ def _found(steps: Sequence[tuple[float, float, float]]) -> Host:
         )
 
     # The least sum of absolute errors has none at two of the steps, or at one where the other figure is 0.
-    hosts = []
+    hosts = [Host(0.0, 0.0)]
     for grows, rest, measured in steps:
         hosts.append(Host(0.0, measured - rest))
         if grows > 0.0:
@@ -200,7 +200,7 @@ def _found(steps: Sequence[tuple[float, float, float]]) -> Host:
         if grows != of_other:
             issue_us = (measured - rest - other + rest_of_other) / (grows - of_other)
             hosts.append(Host(issue_us, measured - rest - grows * issue_us))
-    return min((each for each in hosts if min(each) >= 0.0), key=error, default=Host(0.0, 0.0))
+    return min((each for each in hosts if min(each) >= 0.0), key=error)
 
 
 def _line(result: Result) -> str:

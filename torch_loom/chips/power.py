@@ -22,7 +22,7 @@ class Energy(NamedTuple):
     matrix: float
 
 
-# The energies are from measured rates of large products, in TFLOP/s: [public] is ../shared/truth/public,
+# The energies are from measured rates of large products, in TFLOP/s: [public] is NeuSight, DeepBench,
 # [torch] https://github.com/zzc0721/torch-performance-test-data, database.md and its issues 9, 120 and 185:
 # one benchmark of torch.matmul, sizes up to 10240, on many cards.
 #

@@ -67,7 +67,7 @@ def timings(cases: Sequence[Case], card: int = 0, as_ran: bool = False) -> list[
     return found
 
 
-def _components(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing]]]:
+def components(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing]]]:
     """Return families that occur in the same timings, with those timings: they must be fitted together."""
     groups: list[tuple[set[str], list[Timing]]] = []
     for timing in measured:
@@ -127,7 +127,7 @@ def fit_families(
     With ``also_bare`` fits begin once with the curves of ``start``, as of another card, and once without.
     """
     coefficients: dict[str, Mapping[str, float]] = {}
-    for families, members in _components(measured):
+    for families, members in components(measured):
         best: tuple[float, dict[str, dict[str, float]]] | None = None
         bare = {family: curve for family, curve in (start or {}).items() if family not in families}
         for begun in [*_choices(families, start or {}), *(_choices(families, bare) if also_bare else ())]:

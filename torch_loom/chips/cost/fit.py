@@ -279,6 +279,11 @@ def told_by(
     return found
 
 
+def least_timings(count: int) -> int:
+    """Return how many of some timings must tell a coefficient: two, or one of fewer than eight."""
+    return min(LEAST_TIMINGS, max(1, count // 4))
+
+
 def identified(
     timings: Sequence[Timing],
     rates: Rates | Sequence[Rates],
@@ -286,12 +291,16 @@ def identified(
     start: Mapping[str, Mapping[str, float]] | None = None,
     dram_share: float = 1.0,
 ) -> list[tuple[str, str]]:
-    """Return those of the free coefficients that the timings tell, LEAST_TIMINGS or more; others stay.
+    """Return those of the free coefficients that enough of the timings tell; others stay.
 
     :func:`told_by` says which timings tell a coefficient.
     """
-    least = min(LEAST_TIMINGS, max(1, len(timings) // 4))
-    found = told_by(timings, rates, free, start, dram_share)
+    return enough(told_by(timings, rates, free, start, dram_share), len(timings))
+
+
+def enough(found: Mapping[tuple[str, str], Sequence[int]], count: int) -> list[tuple[str, str]]:
+    """Return those coefficients that enough of so many timings tell; ``found`` is of :func:`told_by`."""
+    free, least = list(found), least_timings(count)
     told = [pair for pair in free if len(found[pair]) >= least]
     # How short work is spared tells itself only where long work is slowed down.
     slowed = [(family, "derate_ns") for family, name in told if name == "derate"]

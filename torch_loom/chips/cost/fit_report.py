@@ -8,18 +8,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_loom.chips.cost.calibration import CHOICES, STREAMS, Calibration, fit_families, memory_rates
+from torch_loom.chips.cost.calibration import (
+    CHOICES,
+    STREAMS,
+    Calibration,
+    components,
+    fit_families,
+    memory_rates,
+)
 from torch_loom.chips.cost.families import FAMILIES, given_or_like
 from torch_loom.chips.cost.fit import (
     LEAST_SLOPE,
-    LEAST_TIMINGS,
     RATE_LIMITS,
     RATES,
     STARTS,
     Timing,
+    enough,
     folds,
     free_coefficients,
-    identified,
+    least_timings,
     predicted,
     told_by,
 )
@@ -92,14 +99,9 @@ def _told_rates(measured: Sequence[Timing], rates: Rates, start: Coefficients) -
     # A family that is free stands among the kernels that are looked at.
     pairs = [*free_coefficients(STREAMS), *((RATES, name) for name in RATE_LIMITS)]
     by = told_by(streams, rates, pairs, start)
-    least = _least(len(streams))
+    least = least_timings(len(streams))
     counts = {name: len(each) for (family, name), each in by.items() if family == RATES}
     return Told(len(streams), {name: count if count >= least else 0 for name, count in counts.items()})
-
-
-def _least(timings: int) -> int:
-    """Return of how many timings a coefficient must be told: as :func:`identified` has it."""
-    return min(LEAST_TIMINGS, max(1, timings // 4))
 
 
 def _told_families(
@@ -107,11 +109,11 @@ def _told_families(
 ) -> dict[str, Told]:
     """Return what each family's timings tell; families that occur together are looked at together."""
     told: dict[str, Told] = {}
-    for families, members in _together(measured):
+    for families, members in components(measured):
         begun = {**start, **{family: _chosen(family, start, found) for family in families}}
         pairs = free_coefficients(families)
         by = told_by(members, rates, pairs, begun, share)
-        free = set(identified(members, rates, pairs, begun, share))
+        free = set(enough(by, len(members)))
         for family in families:
             mine = [each for each in members if any(kernel.family == family for kernel in each.kernels)]
             counts = {}
@@ -151,20 +153,7 @@ def _choice_told_by(
         for value in (base, found[family][name])
     ]
     count = int((np.abs(np.log(times[1] / times[0])) >= LEAST_SLOPE).sum())
-    return count if count >= _least(len(mine)) else 0
-
-
-def _together(measured: Sequence[Timing]) -> list[tuple[list[str], list[Timing]]]:
-    """Return families that occur in the same timings, with those timings."""
-    joined: list[set[str]] = []
-    for timing in measured:
-        families = {kernel.family for kernel in timing.kernels}
-        families = families.union(*(each for each in joined if each & families))
-        joined = [*(each for each in joined if not each & families), families]
-    return [
-        (sorted(each), [timing for timing in measured if next(iter(timing.kernels)).family in each])
-        for each in joined
-    ]
+    return count if count >= least_timings(len(mine)) else 0
 
 
 def held_out(

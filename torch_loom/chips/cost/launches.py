@@ -23,7 +23,7 @@ _MOST_TURNS = 24
 # Figures of a GPU's core that descriptions do not have: CUDA C++ Programming Guide, arithmetic instructions:
 # of compute capability 9.0 128 results of float32 a cycle, 16 of special functions.
 _LANES, _SLOW_LANES = 128.0, 16.0
-_THREADS_A_WARP = 32
+THREADS_A_WARP = 32
 _MOST_BLOCKS_A_CORE = 32
 # Of a load that finds nothing in a cache (a microbenchmark's order of magnitude for such chips).
 _LATENCY_NS = 600.0
@@ -273,7 +273,7 @@ def _computed(op: str, given: list[int | None], number: Any) -> int | None:
 
 def resident_programs(launched: Launched, chip: Chip) -> int:
     """Return how many programs a core holds at a time, by threads, registers and shared memory."""
-    threads = launched.num_warps * _THREADS_A_WARP
+    threads = launched.num_warps * THREADS_A_WARP
     bounds = [_MOST_BLOCKS_A_CORE]
     if chip.max_threads_per_core:
         bounds.append(chip.max_threads_per_core // threads)
@@ -330,6 +330,6 @@ def launch_time(
     ahead = max(1, launched.num_stages - 1) if work.products else 1
     latency = waves * max(work.turns, 1.0) * _LATENCY_NS / ahead
     total = rates.launch_ns + overlapped(overlapped(memory, compute), latency)
-    threads = chip.max_threads_per_core or resident * launched.num_warps * _THREADS_A_WARP
-    occupancy = min(1.0, resident * launched.num_warps * _THREADS_A_WARP / threads)
+    threads = chip.max_threads_per_core or resident * launched.num_warps * THREADS_A_WARP
+    occupancy = min(1.0, resident * launched.num_warps * THREADS_A_WARP / threads)
     return LaunchTime(total, compute, memory, latency, moved, resident, waves, occupancy)

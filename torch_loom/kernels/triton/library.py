@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_loom import _C
-from torch_loom.chips.cost.launches import Launched, know
+from torch_loom.chips.cost.launches import THREADS_A_WARP, Launched, know
 from torch_loom.kernels.host_compiler import FOR_THIS_MACHINE, compiled
 
 # Begins the text, in front of what is known of the kernel beside it.
@@ -79,7 +79,7 @@ def load(name: str, text: str) -> Loaded:
         header["is_watched"],
         number,
         header["outline"]["numbers"],
-        32 * num_warps,
+        THREADS_A_WARP * num_warps,
         None,
     )
     return Loaded(
