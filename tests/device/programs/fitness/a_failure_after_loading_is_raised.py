@@ -13,7 +13,8 @@ import torch
 
 # The module of the devices is imported when it is used.
 is_early = name != "torch_loom.device"
-assert [name in str(each.message) for each in said] == [True] * is_early
+found = [str(each.message) for each in said]
+assert [name in each for each in found] == [True] * is_early, found
 try:
     torch.ones(2, device="loom")
 except ImportError as error:
