@@ -42,18 +42,25 @@ def flat(text: str) -> str:
 def test_launches(code: str, kernel: str, configuration: str, arguments: str) -> None:
     made = flat(rewrite(f"void g() {{ {code} }}"))
     comma = "," if arguments else ""
-    assert f'::loom_cuda::launch("{kernel}", "code:1", ::loom_cuda::Configuration({configuration})' in made
-    assert f"{{ {kernel}(loom_given...); }}{comma}{arguments})" in made
+    call = f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}"
+    given = f"::loom_cuda::Configuration({configuration}){comma}{arguments})"
+    assert f'::loom_cuda::launch("{kernel}", "code:1", {call}, {given}' in made
     assert "<<<" not in made.replace('">>>("', "")
 
 
 def test_lambdas_of_the_device_in_arguments() -> None:
     code = "void g() { k<<<1, 32>>>(d, [=] __loom_device__ (float v) { return v + NULL; }, NULL); }"
     made = flat(rewrite(code))
-    assert made.endswith("}, d, [=] (float v) { return v + nullptr; }, nullptr); }".replace("}, d", "},d"))
+    assert made.endswith("32),d, [=] (float v) { return v + nullptr; }, nullptr); }")
     nested = flat(rewrite("void g() { a<<<1, 1>>>([] { b<<<2, 2>>>(1); }); }"))
     assert nested.count("::loom_cuda::launch(") == 2
     assert "<<<" not in nested
+
+
+def test_lambdas_of_the_device_in_the_configuration() -> None:
+    code = "void g() { k<<<blocks(n, [] __loom_device__ (int i) { return i; }), 32>>>(d); }"
+    configuration = "::loom_cuda::Configuration(blocks(n, [] (int i) { return i; }), 32),d)"
+    assert flat(rewrite(code)).endswith(f"{configuration}; }}")
 
 
 def test_what_is_no_launch() -> None:

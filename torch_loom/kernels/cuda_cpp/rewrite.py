@@ -149,18 +149,16 @@ def _launches(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
             raise RefusedError(
                 place.file, place.line, "<<< begins no launch: kernel<<<grid, block>>>(arguments)"
             )
-        configuration, arguments = text[end:configuration_end], text[opening + 1 : closing]
+        arguments = text[opening + 1 : closing]
         name = " ".join(kernel.split()).replace("\\", "\\\\").replace('"', '\\"')
         file = place.file.replace("\\", "").replace('"', "")
         comma = "," if arguments.strip() else ""
-        # What stands in the arguments, a lambda of the device or another launch, is left to edits of its own.
-        yield (
-            first,
-            opening + 1,
-            f'::loom_cuda::launch("{name}", "{file}:{place.line}", '
-            f"::loom_cuda::Configuration({configuration}), "
-            f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}{comma}",
-        )
+        call = f"[=](auto... loom_given) {{ {kernel}(loom_given...); }}"
+        described = f'"{name}", "{file}:{place.line}", {call}, ::loom_cuda::Configuration('
+        # What stands in the configuration and in the arguments, a lambda of the device or another launch, is
+        # left to edits of its own.
+        yield first, end, f"::loom_cuda::launch({described}"
+        yield configuration_end, opening + 1, f"){comma}"
         for null in _NULL.finditer(text, opening + 1, closing):
             if not is_in_string(text, null.start()):
                 yield *null.span(), "nullptr"

@@ -131,7 +131,7 @@ static inline void describe(loom_cuda_kernel& kernel, Closure<Call, Values...>& 
 }
 
 template <typename Call, typename... Given>
-static inline int launch(const char* name, const char* place, const Configuration& configuration, Call call,
+static inline int launch(const char* name, const char* place, Call call, const Configuration& configuration,
                          Given&&... given) {
   using Own = Closure<Call, std::decay_t<Given>...>;
   const Unchecked own_memory;

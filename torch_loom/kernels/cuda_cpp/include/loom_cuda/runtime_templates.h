@@ -299,7 +299,7 @@ template <typename... P, size_t... I>
 static inline cudaError_t launch_by_pointers(void (*kernel)(P...), const Configuration& configuration,
                                              void** values, std::index_sequence<I...>) {
   return static_cast<cudaError_t>(launch(
-      "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
+      "kernel", "", [kernel](auto... value) { kernel(value...); }, configuration,
       *static_cast<std::remove_cv_t<std::remove_reference_t<P>>*>(values[I])...));
 }
 }  // namespace loom_cuda
@@ -372,7 +372,7 @@ static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, v
   const cudaError_t error = loom_cuda::read_attributes(*config, &configuration.is_cooperative);
   if (error != cudaSuccess) return error;
   return static_cast<cudaError_t>(loom_cuda::launch(
-      "kernel", "", configuration, [kernel](auto... value) { kernel(value...); },
+      "kernel", "", [kernel](auto... value) { kernel(value...); }, configuration,
       static_cast<P>(std::forward<Given>(given))...));
 }
 // By the kernel's address.

@@ -48,12 +48,12 @@ inline bool is_here(const execution_policy& policy) { return policy.is_host || l
 template <typename F, typename... A>
 inline void enqueue(const char* name, const execution_policy& policy, F body, const A&... arguments) {
   check(loom_cuda::launch(
-            name, "", loom_cuda::Configuration(1, 1, 0, policy.stream),
+            name, "",
             [body](auto&... given) {
               const loom_cuda::Unchecked own_memory;
               body(given...);
             },
-            loom_detail::bare(arguments)...),
+            loom_cuda::Configuration(1, 1, 0, policy.stream), loom_detail::bare(arguments)...),
         name);
 }
 template <typename F, typename... A>

@@ -52,12 +52,12 @@ static inline cudaError_t command(const char* name, void* temporary, size_t& byt
     return cudaSuccess;
   }
   return static_cast<cudaError_t>(loom_cuda::launch(
-      name, "", loom_cuda::Configuration(1, 1, 0, stream),
+      name, "",
       [body](auto&... given) {
         const loom_cuda::Unchecked own_memory;
         body(given...);
       },
-      ::thrust::loom_detail::bare(arguments)...));
+      loom_cuda::Configuration(1, 1, 0, stream), ::thrust::loom_detail::bare(arguments)...));
 }
 
 }  // namespace loom_detail
