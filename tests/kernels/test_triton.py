@@ -39,6 +39,17 @@ def test_reshaped_blocks(warm_python: PythonRunner, settings: dict[str, str]) ->
     warm_python(PROGRAMS / "reshaped_blocks.py", {**NAME, **settings})
 
 
+@pytest.mark.parametrize("settings", [{}, {"TORCH_LOOM_SANITIZER": "1"}])
+def test_descriptors_block_pointers_histograms_and_scaled_products(
+    warm_python: PythonRunner, settings: dict[str, str]
+) -> None:
+    warm_python(PROGRAMS / "blocks_in_memory.py", {**NAME, **settings})
+
+
+def test_heuristics_hooks_warmup_and_ops(warm_python: PythonRunner) -> None:
+    warm_python(PROGRAMS / "around_launches.py", NAME)
+
+
 def test_exponentials_of_all_floats(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "powers.py", NAME)
 
