@@ -217,6 +217,28 @@ def test_exchanges_and_loads() -> None:
     assert torch.equal(out.cpu(), torch.stack([x, x.flip(0), x, some]))
 
 
+@pytest.mark.long
+def test_types() -> None:
+    out = zeros(5, 4, dtype=torch.float64)
+    run_block("types", out)
+    kinds = torch.float32, torch.float16, torch.bfloat16, torch.int16, torch.float8_e5m2
+    for row, dtype in zip(out.tolist(), kinds, strict=True):
+        known = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        assert row == [known.max, known.min, 1, 3 if dtype.is_floating_point else 1]
+
+
+@pytest.mark.long
+def test_items_of_a_thread() -> None:
+    out = zeros(THREADS, 8)
+    run_block("items", out)
+    for thread, row in enumerate(out.tolist()):
+        lane, same = thread % 32, 0x11111111 << thread % 4
+        bits = ~0 & ~0xFF0 | ((1 << lane) - 1 & 0xFF) << 4
+        expected = [thread + 9, thread + 109, thread + 10, thread + 6, min(max(thread - 1, 0), 3)]
+        words = torch.tensor([bits, same + 1]).to(torch.int32).tolist()
+        assert row == [*expected, max(thread, 4), *words], thread
+
+
 # --- cub's functions over whole arrays ---
 
 N = 500

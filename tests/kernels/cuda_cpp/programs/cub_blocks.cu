@@ -213,3 +213,52 @@ __global__ void exchanges(const int* x, int* out) {
   Load(load).Load(x, items, 100, -1);
   cub::StoreDirectBlocked(threadIdx.x, out + 3 * kCount, items);
 }
+
+template <typename T>
+__device__ void extremes(double* out) {
+  using Traits = cub::Traits<const T>;
+  using Bits = typename Traits::UnsignedBits;
+  out[0] = double(float(Traits::Max()));
+  out[1] = double(float(cub::FpLimits<T>::Lowest()));
+  const T values[3] = {T(-2), T(1), T(3)};
+  bool is_right = true;
+  Bits before = 0;
+  for (const T& value : values) {
+    Bits bits;
+    memcpy(&bits, &value, sizeof(bits));
+    const Bits key = Traits::TwiddleIn(bits);
+    is_right = is_right && key > before && Traits::TwiddleOut(key) == bits;
+    before = key;
+  }
+  out[2] = is_right;
+  out[3] = Traits::CATEGORY;
+}
+
+// out: [5, 4]
+__global__ void types(double* out) {
+  static_assert(cub::Traits<bool>::CATEGORY == cub::UNSIGNED_INTEGER, "");
+  static_assert(cub::Traits<float4>::CATEGORY == cub::NOT_A_NUMBER, "");
+  static_assert(sizeof(cub::CubVector<float, 4>::Type) == 16, "");
+  if (threadIdx.x != 0) return;
+  extremes<float>(out);
+  extremes<__half>(out + 4);
+  extremes<__nv_bfloat16>(out + 8);
+  extremes<short>(out + 12);
+  extremes<__nv_fp8_e5m2>(out + 16);
+}
+
+// What a thread does with items of its own, and what cub calls PTX. out: [64, 8]
+__global__ void items(int* out) {
+  int x[4] = {int(threadIdx.x), 2, 3, 4}, y[4];
+  out += threadIdx.x * 8;
+  out[0] = cub::internal::ThreadReduce(x, cub::Sum());
+  out[1] = cub::internal::ThreadReduce(x, cub::Sum(), 100);
+  out[2] = cub::internal::ThreadScanExclusive(x, y, cub::Sum(), 1);
+  out[3] = y[3];
+  out[4] = cub::UpperBound(x + 1, 3, int(threadIdx.x));
+  out[5] = cub::internal::ThreadScanInclusive(x, x, cub::Max());
+  unsigned bits;
+  cub::BFI(bits, ~0U, cub::LaneMaskLt(), 4, 8);
+  out[6] = int(bits);
+  out[7] = int(cub::MatchAny<2>(threadIdx.x)) + cub::CTA_SYNC_OR(threadIdx.x == 3);
+}

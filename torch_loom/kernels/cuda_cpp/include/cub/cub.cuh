@@ -11,6 +11,8 @@
 #include "cub/block/block_store.cuh"
 #include "cub/device/device.cuh"
 #include "cub/iterator/iterators.h"
+#include "cub/thread/thread_items.h"
+#include "cub/traits.h"
 #include "cub/util_device.cuh"
 #include "cub/warp/warp_items.h"
 #include "cub/warp/warp_reduce.cuh"

@@ -1,2 +1,2 @@
 #pragma once
-#include "cub/common.h"
+#include "cub/traits.h"
