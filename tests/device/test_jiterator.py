@@ -391,6 +391,10 @@ def test_compile_kernel() -> None:
         (lambda: add((0,)), ValueError, "grid"),
         (lambda: add(shared_mem=-1), ValueError, "shared_mem"),
         (lambda: add((1,), (32, 33)), ValueError, "1024 threads"),
+        (lambda: add((1,), (1, 1, 65)), ValueError, "64 threads along z"),
+        (lambda: add((1, 65536)), ValueError, "65535"),
+        (lambda: add(shared_mem=48 << 10), RuntimeError, "not configured.*set_shared_memory_config"),
+        (lambda: add.set_shared_memory_config(1 << 20), RuntimeError, "exceeds device limit"),
         (lambda: add(args=(2**64,)), ValueError, "64 bits"),
         (lambda: add(args=["x"]), TypeError, "'x'"),
         (

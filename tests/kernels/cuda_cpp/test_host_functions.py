@@ -85,6 +85,14 @@ def test_a_header_of_cuda_by_an_option(tmp_path: Path) -> None:
     assert compiles(code, tmp_path, "-include", str(header))
 
 
+def test_more_shared_memory_than_a_block_has(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code = "__global__ void k(int* x) {{ __shared__ int a[64][64], b[{}]; b[0] = a[0][1]; *x = b[0]; }}\n"
+    assert compiles(code.format(8192), tmp_path)
+    assert not compiles(code.format(8193), tmp_path)
+    assert "code.cu:1:" in (said := capfd.readouterr().err)
+    assert "uses too much shared data" in said
+
+
 TEMPLATES = """
 template <typename T> struct Cast {
   template <int n> static __device__ void to(T* x) { *x = n; }

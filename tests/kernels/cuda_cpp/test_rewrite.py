@@ -16,6 +16,10 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def fits(size: str) -> str:
+    return f'static_assert({size} <= ::loom_cuda::kMostStaticShared, "uses too much shared data");'
+
+
 @pytest.mark.parametrize(
     ("code", "kernel", "configuration", "arguments"),
     [
@@ -85,16 +89,17 @@ def test_markers_within_a_line_go() -> None:
     [
         (
             "__loom_shared__ float x[4];",
-            "static thread_local float x[4]; ::loom_cuda::note_shared(x);",
+            f"static thread_local float x[4]; ::loom_cuda::note_shared(x); {fits('sizeof(x)')}",
         ),
         (
             "__loom_shared__ union { int a; float b; } x, y[2][3];",
             "static thread_local union { int a; float b; } x, y[2][3]; "
-            "::loom_cuda::note_shared(x); ::loom_cuda::note_shared(y);",
+            f"::loom_cuda::note_shared(x); ::loom_cuda::note_shared(y); {fits('sizeof(x) + sizeof(y)')}",
         ),
         (
             "__loom_shared__ typename cub::Scan<T, (2 < 3)>::Storage x;",
-            "static thread_local typename cub::Scan<T, (2 < 3)>::Storage x; ::loom_cuda::note_shared(x);",
+            "static thread_local typename cub::Scan<T, (2 < 3)>::Storage x; ::loom_cuda::note_shared(x); "
+            + fits("sizeof(x)"),
         ),
         ("extern __loom_shared__ float x[];", f"auto& x = {SHARED.format('float (*)[1048576]')};"),
         (
@@ -107,6 +112,18 @@ def test_markers_within_a_line_go() -> None:
 )
 def test_shared_memory(declared: str, made: str) -> None:
     assert flat(rewrite(f"void f() {{ {declared} }}")) == flat(f"void f() {{ {made} }}")
+
+
+def test_the_size_of_shared_memory_is_that_of_all_that_a_function_sees() -> None:
+    code = "void f() { S int a[4]; { S int b; } if (x) { S int c, d[2]; } } void g() { S int e; }"
+    made = rewrite(code.replace("S int", "__loom_shared__ int"))
+    sizes = re.findall(r"static_assert\((.*?) <=", made)
+    assert sizes == [
+        "sizeof(a)",
+        "sizeof(a) + sizeof(b)",
+        "sizeof(a) + sizeof(c) + sizeof(d)",
+        "sizeof(e)",
+    ]
 
 
 def test_shared_memory_outside_of_functions() -> None:

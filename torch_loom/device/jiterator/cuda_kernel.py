@@ -13,7 +13,7 @@ import torch
 from torch_loom import _C, config
 from torch_loom.config import settings
 from torch_loom.device._core.device_index import DEVICE_TYPE
-from torch_loom.device.devices import current_device
+from torch_loom.device.devices import current_device, get_device_properties
 from torch_loom.device.streams import stream as stream_context
 from torch_loom.errors import CompilationError, DeviceTypeError
 from torch_loom.kernels import host_compiler
@@ -21,7 +21,10 @@ from torch_loom.kernels import host_compiler
 # Of a block: on the largest of the chips, CUDA C++ Programming Guide, "Technical Specifications per Compute
 # Capability".
 _MOST_THREADS = 1024
+_MOST_DEPTH = 64
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_SHARED_BYTES = 227 * 1024
+_USUAL_SHARED_BYTES = 48 * 1024
 
 
 def _compile_kernel(
@@ -84,6 +87,24 @@ class CompiledKernel:
     def __init__(self, name: str, function: int) -> None:
         self.name = name
         self._function = function
+        self._shared_bytes = 0
+
+    def set_shared_memory_config(self, shared_mem_bytes: int) -> None:
+        """Let launches have more dynamic shared memory than 48 KiB.
+
+        Args:
+            shared_mem_bytes: up to how many bytes.
+
+        Raises:
+            RuntimeError: a block of the current device's chip has less.
+        """
+        most = get_device_properties().shared_memory_per_block_optin or _MOST_SHARED_BYTES
+        if shared_mem_bytes > most:
+            raise RuntimeError(
+                f"Requested shared memory ({shared_mem_bytes} bytes) exceeds device limit ({most} bytes). "
+                "Consider reducing block size or shared memory usage."
+            )
+        self._shared_bytes = shared_mem_bytes
 
     def __call__(
         self,
@@ -99,20 +120,33 @@ class CompiledKernel:
             grid: the number of blocks in up to three dimensions.
             block: the number of threads of a block.
             args: a contiguous tensor of one device for each pointer, a number for each other parameter.
-            shared_mem: bytes of dynamic shared memory.
+            shared_mem: bytes of dynamic shared memory; from 48 KiB on :meth:`set_shared_memory_config` must
+                have been told.
             stream: where to run it; the current one if None.
 
         Raises:
             TypeError: an argument is neither tensor nor number.
-            ValueError: a size is not positive, a block has more than 1,024 threads, or a whole number has
-                more than 64 bits.
+            ValueError: a size is not positive or more than a GPU has, a block has more than 1,024 threads, or
+                a whole number has more than 64 bits.
+            RuntimeError: it has more shared memory than it was told of.
             DeviceTypeError: a tensor is not on the loom device of the first tensor.
         """
         if not 0 <= shared_mem <= _MOST_SHARED_BYTES:
             raise ValueError(f"shared_mem must be 0 to {_MOST_SHARED_BYTES} bytes, but got {shared_mem}")
+        if shared_mem >= _USUAL_SHARED_BYTES and shared_mem > self._shared_bytes:
+            configured = f"only {self._shared_bytes} bytes configured"
+            raise RuntimeError(
+                f"Kernel requires {shared_mem} bytes of shared memory (>= 48KB), but "
+                f"{configured if self._shared_bytes else 'not configured'}. Call kernel."
+                "set_shared_memory_config(shared_mem) after compilation and before launching the kernel."
+            )
         sizes = [*_sizes("grid", grid), *_sizes("block", block)]
         if sizes[3] * sizes[4] * sizes[5] > _MOST_THREADS:
             raise ValueError(f"A block has up to {_MOST_THREADS} threads, but block is {tuple(block)}")
+        if any(size > most for size, most in zip(sizes, _MOST_BLOCKS, strict=False)):
+            raise ValueError(f"A grid has up to {_MOST_BLOCKS} blocks, but grid is {tuple(grid)}")
+        if sizes[5] > _MOST_DEPTH:
+            raise ValueError(f"A block has up to {_MOST_DEPTH} threads along z, but block is {tuple(block)}")
         tensors: list[torch.Tensor] = []
         packed = b""
         for i, value in enumerate(args or ()):

@@ -231,11 +231,12 @@ def _kernel_start(text: str, at: int) -> int:
 
 
 def _shared(text: str, lines: Lines) -> Iterator[tuple[int, int, str]]:
+    known: list[tuple[int, list[str]]] = []
     for found in _shared_words(text):
         begin, end = found.span()
         if found[1] is None and found[3] is None:
             yield from _specified(text, begin, end, "static thread_local")
-            yield from _noted(text, end)
+            yield from _noted(text, end, known)
             continue
         closing = text.find(";", end)
         # The word may stand behind the type, too.
@@ -274,16 +275,37 @@ def _shared_words(text: str) -> Iterator[re.Match[str]]:
         at = text.find(_SHARED_WORD, max(end, at + 1))
 
 
-def _noted(text: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """Behind a declaration in a function: where races are looked for, its variables are shared memory."""
+def _noted(text: str, at: int, known: list[tuple[int, list[str]]]) -> Iterator[tuple[int, int, str]]:
+    """Behind a declaration in a function: where races are looked for, its variables are shared memory.
+
+    Args:
+        known: where declarations in front of it end, with their variables; those that it does not see go.
+    """
     closing = skip(text, at, ";")
     if not is_in_function(text, at) or closing >= len(text):
         return
     declared = _ATTRIBUTE.sub(" ", text[at:closing])
     declared = declared[declared.rfind("}") + 1 :]
     names = [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one) for one in _declarators(declared)]
-    notes = [f"::loom_cuda::note_shared({name[1]});" for name in names if name is not None]
+    own = [name[1] for name in names if name is not None]
+    known[:] = [*((end, seen) for end, seen in known if _is_seen(text, end, at)), (closing, own)]
+    notes = [f"::loom_cuda::note_shared({name});" for name in own]
+    bytes_of = [f"sizeof({name})" for _, seen in known for name in seen]
+    if bytes_of:
+        # What ptxas says.
+        fits = f"{' + '.join(bytes_of)} <= ::loom_cuda::kMostStaticShared"
+        notes.append(f'static_assert({fits}, "uses too much shared data");')
     yield closing + 1, closing + 1, " " + " ".join(notes)
+
+
+def _is_seen(text: str, begin: int, at: int) -> bool:
+    """Return whether the block that holds ``begin`` goes on until ``at``."""
+    depth = 0
+    for brace in re.compile(r"[{}]").finditer(text, begin, at):
+        depth += 1 if brace[0] == "{" else -1
+        if depth < 0:
+            return False
+    return True
 
 
 def _declarators(declared: str) -> Iterator[str]:

@@ -20,6 +20,10 @@ static constexpr int warpSize = 32;
 
 namespace loom_cuda {
 
+// Of variables that are __shared__, in bytes, of all that a function sees; dynamic memory may be more. CUDA
+// C++ Programming Guide, "Technical Specifications per Compute Capability".
+static constexpr size_t kMostStaticShared = 48 << 10;
+
 LOOM_CUDA_OF_THREAD loom_cuda_runner* runner;
 // Whether a thread of the block has waited.
 LOOM_CUDA_OF_THREAD bool has_waited;
