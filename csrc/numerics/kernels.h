@@ -7,6 +7,7 @@
 
 #include "numerics/formats.h"
 #include "numerics/half_products.h"
+#include "numerics/tensix/matrix_unit.h"
 #include "numerics/tensix/products.h"
 #include "numerics/tensor_core/products.h"
 
@@ -37,6 +38,10 @@ struct Kernels {
                             int64_t column_stride, int64_t depth, tensix::Packed& packed);
   // Rows [first_row, last_row) of a matrix unit's product.
   void (*tensix_product)(const tensix::Product& product, int64_t first_row, int64_t last_row);
+  // `count` results of an elementwise instruction, with all its passes; `how` without operands. `out` may be
+  // an operand.
+  void (*tensix_elementwise)(const tensix::Product& how, tensix::Elementwise op, const float* left,
+                             const float* right, float* out, int64_t count);
   // The same of a GPU's matrix instructions.
   int64_t core_panel_width;
   void (*core_pack_left)(const tensor_core::Reading& reading, const float* left, int64_t first_row,

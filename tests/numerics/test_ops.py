@@ -50,6 +50,11 @@ CALLS: dict[str, Callable[[bool], tuple[Any, tuple[Any, ...]]]] = {
             B8.value,
         ),
     ),
+    "elementwise": lambda grad: (
+        ops.elementwise.default,
+        (random(3, 20).requires_grad_(grad), random(20).requires_grad_(grad), 0, HIFI2, BF16, 1),
+    ),
+    "function": lambda grad: (ops.function.default, (random(3, 20).requires_grad_(grad), 5, BF16, 1)),
     "linear": lambda grad: (
         ops.linear.default,
         (

@@ -108,6 +108,21 @@ def _linear(
     return _one_by_one(ops.linear)(info, in_dims, self, weight, bias, *args, **kwargs)
 
 
+def _elementwise(
+    info: Any, in_dims: tuple[int | None, ...], self: Tensor, other: Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    given = ((self, in_dims[0]), (other, in_dims[1]))
+    rank = max(tensor.dim() - (dim is not None) for tensor, dim in given)
+
+    def aligned(tensor: Tensor, dim: int | None) -> Tensor:
+        batched = _first(tensor, dim)
+        if dim is None:
+            return batched
+        return batched.reshape(batched.shape[0], *([1] * (rank + 1 - batched.dim())), *batched.shape[1:])
+
+    return ops.elementwise(*(aligned(*each) for each in given), *args, **kwargs), 0
+
+
 def _register() -> None:
     rules: dict[str, Rule] = {
         "quantize": _along_last(ops.quantize),
@@ -116,6 +131,8 @@ def _register() -> None:
         "quantize_counted": _one_by_one(ops.quantize_counted),
         "pack": _one_by_one(ops.pack),
         "unpack": _one_by_one(ops.unpack),
+        "elementwise": _elementwise,
+        "function": _along_last(ops.function),
         "matmul": _matmul,
         "linear": _linear,
         "convolution": _one_by_one(ops.convolution),

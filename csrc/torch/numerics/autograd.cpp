@@ -3,7 +3,10 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sigmoid_backward.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/tanh_backward.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -12,6 +15,7 @@
 #include <array>
 #include <vector>
 
+#include "numerics/tensix/functions.h"
 #include "torch/core/registration.h"
 #include "torch/numerics/common.h"
 #include "torch/numerics/register.h"
@@ -302,6 +306,124 @@ at::Tensor linear_autograd(const at::Tensor& self, const at::Tensor& weight,
   return result;
 }
 
+// ---- elements
+
+using Elementwise = at::Tensor(const at::Tensor&, const at::Tensor&, int64_t, int64_t, int64_t, int64_t);
+
+struct ElementwiseBackward : Node {
+  SavedVariable left, right;  // of products
+  std::vector<c10::SymInt> left_sizes, right_sizes;
+  int64_t operation = 0, fidelity = 0, accumulate = 0, mode = 0;
+
+  void release_variables() override {
+    left.reset_data();
+    right.reset_data();
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    static const auto handle = op_named<Elementwise>("elementwise");
+    if (!grads[0].defined()) return variable_list(2);
+    variable_list result(2);
+    const bool is_product = operation == 0;
+    if (task_should_compute_output(0)) {
+      const at::Tensor grad =
+          is_product ? handle.call(grads[0], right.unpack(), 0, fidelity, accumulate, mode) : grads[0];
+      result[0] = at::sum_to(grad, left_sizes);
+    }
+    if (task_should_compute_output(1)) {
+      const at::Tensor grad = is_product ? handle.call(left.unpack(), grads[0], 0, fidelity, accumulate, mode)
+                              : operation == 1 ? grads[0]
+                                               : -grads[0];
+      result[1] = at::sum_to(grad, right_sizes);
+    }
+    return result;
+  }
+  std::string name() const override { return "LoomElementwiseBackward"; }
+};
+
+at::Tensor elementwise_autograd(const at::Tensor& self, const at::Tensor& other, int64_t operation,
+                                int64_t fidelity, int64_t accumulate, int64_t mode) {
+  static const auto handle = op_named<Elementwise>("elementwise");
+  refuse_forward_mode(self, "elementwise");
+  refuse_forward_mode(other, "elementwise");
+  c10::intrusive_ptr<ElementwiseBackward> node;
+  if (compute_requires_grad(self, other)) {
+    node = make_node<ElementwiseBackward>();
+    node->set_next_edges(collect_next_edges(self, other));
+    if (operation == 0) {
+      node->left = SavedVariable(self, false);
+      node->right = SavedVariable(other, false);
+    }
+    node->left_sizes = self.sym_sizes().vec();
+    node->right_sizes = other.sym_sizes().vec();
+    node->operation = operation;
+    node->fidelity = fidelity;
+    node->accumulate = accumulate;
+    node->mode = mode;
+  }
+  at::Tensor result = [&] {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return handle.call(self, other, operation, fidelity, accumulate, mode);
+  }();
+  if (node != nullptr) set_history(result, node);
+  return result;
+}
+
+using Function = at::Tensor(const at::Tensor&, int64_t, int64_t, int64_t);
+
+// The derivative is that of the function itself, at the chip's value of it.
+struct FunctionBackward : Node {
+  SavedVariable input;
+  int64_t function = 0, accumulate = 0, mode = 0;
+
+  void release_variables() override { input.reset_data(); }
+
+  variable_list apply(variable_list&& grads) override {
+    static const auto handle = op_named<Function>("function");
+    if (!grads[0].defined()) return variable_list(1);
+    const at::Tensor &grad = grads[0], x = input.unpack();
+    const auto value = [&] { return handle.call(x, function, accumulate, mode); };
+    switch (static_cast<tensix::Function>(function)) {
+      case tensix::Function::kReciprocal:
+        return {-grad * value().square()};
+      case tensix::Function::kSqrt:
+        return {grad / (2 * value())};
+      case tensix::Function::kRsqrt:
+        return {-0.5 * grad * value().pow(3)};
+      case tensix::Function::kExp:
+        return {grad * value()};
+      case tensix::Function::kGelu:
+        return {at::gelu_backward(grad, x)};
+      case tensix::Function::kTanh:
+        return {at::tanh_backward(grad, value())};
+      case tensix::Function::kSigmoid:
+        return {at::sigmoid_backward(grad, value())};
+    }
+    return variable_list(1);
+  }
+  std::string name() const override { return "LoomFunctionBackward"; }
+};
+
+at::Tensor function_autograd(const at::Tensor& self, int64_t function, int64_t accumulate, int64_t mode) {
+  static const auto handle = op_named<Function>("function");
+  refuse_forward_mode(self, "function");
+  c10::intrusive_ptr<FunctionBackward> node;
+  if (compute_requires_grad(self)) {
+    node = make_node<FunctionBackward>();
+    node->set_next_edges(collect_next_edges(self));
+    node->input = SavedVariable(self, false);
+    node->function = function;
+    node->accumulate = accumulate;
+    node->mode = mode;
+  }
+  at::Tensor result = [&] {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return handle.call(self, function, accumulate, mode);
+  }();
+  if (node != nullptr) set_history(result, node);
+  return result;
+}
+
 // ---- convolution
 
 using Ints = c10::SymIntArrayRef;
@@ -392,6 +514,8 @@ void register_formulas() {
   autograd.impl("matmul.out", &matmul_out_autograd);
   autograd.impl("linear", &linear_autograd);
   autograd.impl("convolution", &convolution_autograd);
+  autograd.impl("elementwise", &elementwise_autograd);
+  autograd.impl("function", &function_autograd);
 }
 
 }  // namespace loom::numerics::glue

@@ -80,12 +80,14 @@ void register_ops() {
     // As all libraries here, it lives as long as the process.
     auto* const library = new torch::Library(torch::Library::DEF, kLibrary, std::nullopt, __FILE__, __LINE__);
     define_schemas(*library);
+    define_elements(*library);
     define_instructions(*library);
     define_tensor_cores(*library);
     register_conversions();
     register_packing();
     register_products();
     register_product_shapes();
+    register_elements();
     register_formulas();
     register_instructions();
     register_tensor_cores();

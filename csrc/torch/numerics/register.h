@@ -16,6 +16,8 @@ void register_packing();
 void register_products();
 void register_product_shapes();
 void register_formulas();
+void define_elements(torch::Library& m);
+void register_elements();
 void define_instructions(torch::Library& m);
 void register_instructions();
 void define_tensor_cores(torch::Library& m);

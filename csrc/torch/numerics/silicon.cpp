@@ -60,8 +60,6 @@ void multiply_silicon(const SiliconOperands& matrices, const tensix::Unit& unit,
                    [&](int64_t begin, int64_t end) { best.tensix_product(product, begin, end); });
 }
 
-namespace {
-
 int num_passes(Fidelity fidelity) {
   switch (fidelity) {
     case Fidelity::kLoFi:
@@ -89,6 +87,8 @@ tensix::Unit unit_of(const Precision& precision, const Silicon& silicon) {
   return {silicon.has_short_exponent, mantissa, mantissa, dst,
           silicon.is_blackhole ? tensix::Chip::kBlackhole : tensix::Chip::kWormhole};
 }
+
+namespace {
 
 // Adds a block's sums to those that memory holds, by the packer.
 void add_in_memory(const tensix::Unit& unit, float* sums, const float* block, int64_t count) {

@@ -15,6 +15,11 @@ struct SiliconOperands {
   bool starts_at_zero;   // `out` holds zeros
 };
 
+// How many passes a fidelity has, and how the matrix unit is set. Sums of 16 bits that do not go with the
+// operands are refused.
+int num_passes(Fidelity fidelity);
+tensix::Unit unit_of(const Precision& precision, const Silicon& silicon);
+
 // Adds a product to `out` [rows, columns], the destination, as the matrix unit computes it. Uses the intra-op
 // threads.
 void multiply_silicon(const SiliconOperands& matrices, const tensix::Unit& unit, int first_pass,

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from torch_loom.errors import FormatError
 from torch_loom.numerics._ops import NONE, ops
-from torch_loom.numerics.emulation import attention, products
+from torch_loom.numerics.emulation import attention, elements, products
 from torch_loom.numerics.emulation.checkpoints import recompute_under
 from torch_loom.numerics.emulation.operands import (
     Weights,
@@ -182,6 +182,10 @@ class Emulation(TorchFunctionMode):
             value = handler(self, how, fmt, *args, **kwargs)
             if value is not products.NOT_TAKEN:
                 return value
+        if elements.has_rule(how, base):
+            value = elements.value_of(self, how, base, args, kwargs)
+            if value is not None:
+                return value
         if base in MULTIPLICATIONS and len(args) == 2 and not kwargs:
             return products.multiply(self, how, *args)
         if base == "scaled_dot_product_attention":
@@ -229,7 +233,7 @@ class Emulation(TorchFunctionMode):
         target: Any = args[0]
         if isinstance(target, Tensor) and is_own(target):
             return func(*args, **kwargs)  # the program changes its own weights
-        if products.is_product(func, base) and is_float(target):
+        if _is_computed(func, base, how) and is_float(target):
             target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, how, base, args))
             return mark(target, fmt)
         if is_float(target) and format_of(target) is None:
@@ -251,7 +255,7 @@ class Emulation(TorchFunctionMode):
         """A function with ``out=``."""
         if isinstance(out, Tensor) and is_own(out):
             return func(*args, **kwargs)
-        if not products.is_product(func, base) or not is_float(out):
+        if not _is_computed(func, base, how) or not is_float(out):
             rest = {key: value for key, value in kwargs.items() if key != "out"}
             value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
             return _written(value, fmt, how, base)
@@ -286,6 +290,11 @@ class Emulation(TorchFunctionMode):
             return widened
 
         return widen
+
+
+def _is_computed(func: Any, base: str, how: Precision) -> bool:
+    """Whether the values of a function are computed here, so that one that writes them gets them copied."""
+    return products.is_product(func, base) or elements.has_rule(how, base)
 
 
 def _emulation(settings: Settings, follows_modules: bool) -> Emulation:

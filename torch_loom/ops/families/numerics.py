@@ -13,6 +13,11 @@ FAMILIES = (
         # A core rounds as it unpacks an operand or packs a result, within an op's kernel.
         lowering="data.nothing",
     ),
+    Family(
+        "elements as a chip computes them",
+        "elementwise",
+        "loom_numerics::elementwise loom_numerics::function",
+    ),
     Family("packed tiles", "bytes_moved", "loom_numerics::pack loom_numerics::unpack"),
     Family(
         "matrix products with fidelity",
