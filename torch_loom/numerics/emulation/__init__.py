@@ -82,9 +82,10 @@ def emulate(
         fidelity: default: the cheapest that sees all bits of the format.
         accumulate: the format of sums; default: Float32 for Float32, Int32 for integers, else 16 bits of
             the format's exponent family.
-        mode: ``"fast"``, float32 sums that are rounded once; ``"silicon"``, the chip's own: products to the
-            bit (:func:`matmul`), parameters and tensors from outside converted as its host does, results as
-            its packer writes them.
+        mode: ``"fast"``, float32 sums that are rounded once; ``"silicon"``, the chip's own: products (see
+            :func:`matmul`), elementwise products and sums, sums over dimensions, average pools and the
+            functions that the chip has programs for, to the bit; parameters and tensors from outside
+            converted as its host does, results as its packer writes them.
         overrides: other precisions for parts of the program, by pattern: ``*`` stands for any text, ``?`` for
             one character. A key means
 
