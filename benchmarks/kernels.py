@@ -1,18 +1,21 @@
 """Triton kernels compiled for the host, against the CPU's own ops: one thread, both in one process.
 
-Each kernel's result is compared first. A launch is timed without its kernel's work, beside what Triton itself
-takes: the same launch with a launcher that does nothing. Needs triton (`pip install torch-loom[triton]`).
+Then the same kernels without their checks of addresses, and with two threads. Each kernel's result is
+compared first. A launch is timed without its kernel's work, beside what Triton itself takes: the same launch
+with a launcher that does nothing. Needs triton (`pip install torch-loom[triton]`).
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,10 @@ TARGETS = {
 }
 LAUNCH_US = 10.0
 COMPILE_S, CACHED_MS = 0.6, 5.0
+# How many times as long a kernel takes with its checks; how many times as fast two threads are.
+CHECKED, TWO_THREADS = 1.1, 1.8
+# What tests an address in torch_loom/kernels/emission/cpp/kernel.h.
+_TESTS = r"(inline bool (?:is_in|holds)\([^)]*\) \{\n)"
 
 
 def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Any, float]]:
@@ -56,8 +63,8 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Any, float]
     out = [torch.empty_like(one) for one in (x, rows)]
     wa, wb, wout = a.float(), b.float(), torch.empty(512, 512)
 
-    def product() -> None:
-        kernels.product[(4, 2)](ga, gb, outs[4], 512, M=128, N=256, K=64)
+    def product() -> Any:
+        return kernels.product[(4, 2)](ga, gb, outs[4], 512, M=128, N=256, K=64)
 
     return dict(
         zip(
@@ -115,6 +122,80 @@ def measure(budget: Budget) -> list[Row]:
     return rows
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a compiled kernel, without Triton's part of it.
+
+    Attributes:
+        loaded: the kernel.
+        given: the device, the grid and the arguments.
+    """
+
+    loaded: Any
+    given: tuple[Any, ...]
+
+    def __call__(self) -> None:
+        self.loaded.kernel.launch(*self.given)
+
+    def without_checks(self) -> Launch:
+        """Returns the same launch of the kernel without what tests its addresses."""
+        library: Any = importlib.import_module("torch_loom.kernels.triton.library")
+        text, count = re.subn(_TESTS, r"\1  return true;\n", self.loaded.text)
+        assert count == 2, "what tests addresses has another name"
+        return Launch(library.load(self.loaded.name, text), self.given)
+
+
+def launch_of(kernel: Callable[[], Any]) -> Launch:
+    """Returns what a call of a Triton kernel launches."""
+    compiled = kernel()
+    loaded, taken = compiled.function, []
+
+    class Taking:
+        kernel: Any
+
+        @staticmethod
+        def launch(*given: Any) -> None:
+            taken.append(given)
+
+    Taking.kernel = Taking
+    compiled.function = Taking
+    kernel()
+    compiled.function = loaded
+    (given,) = taken
+    return Launch(loaded, given)
+
+
+class OnThreads(Measured):
+    """A launch on some threads of the host."""
+
+    def __init__(self, launch: Launch, threads: int) -> None:
+        super().__init__("run()", {"run": launch}, torch.device("cuda"))
+        self._threads = threads
+
+    def block(self) -> float:
+        """Runs one block as :meth:`Measured.block` does."""
+        torch.set_num_threads(self._threads)
+        try:
+            return super().block()
+        finally:
+            torch.set_num_threads(1)
+
+
+def measure_checks_and_threads(budget: Budget) -> tuple[list[Row], list[Row]]:
+    """Times each kernel with its checks beside the same without them, and on one thread beside two."""
+    checked, threads = [], []
+    for name, (kernel, *_) in cases().items():
+        launch = launch_of(kernel)
+        bare = launch.without_checks()
+        checked.append(alternate(name, OnThreads(bare, 1), OnThreads(launch, 1), budget))
+        threads.append(alternate(name, OnThreads(launch, 2), OnThreads(launch, 1), budget))
+        print(
+            f"{name}: {checked[-1].ratio:.3f} x with checks, two threads {threads[-1].ratio:.2f} x as fast",
+            flush=True,
+        )
+    return checked, threads
+
+
 def launch_us(budget: Budget) -> tuple[float, float]:
     """Returns microseconds of a launch, and of Triton's own part of it."""
     kernels: Any = importlib.import_module("benchmarks._kernels")
@@ -169,9 +250,19 @@ def first_launches() -> None:
 
 
 def docs_body(
-    rows: list[Row], launch: tuple[float, float], first: dict[str, float], again: dict[str, float]
+    rows: list[Row],
+    checked: list[Row],
+    threads: list[Row],
+    launch: tuple[float, float],
+    first: dict[str, float],
+    again: dict[str, float],
 ) -> str:
     """Returns the section for docs/performance.md."""
+    beside = [
+        [one.name, f"{one.ratio:.2f}", str(CHECKED), f"{two.ratio:.2f}", str(TWO_THREADS)]
+        for one, two in zip(checked, threads, strict=True)
+    ]
+    beside_header = ["kernel", "with checks", "at most", "two threads", "at least"]
     lines = [
         [
             row.name,
@@ -190,6 +281,9 @@ def docs_body(
         "of float32. The first launch compiles; from the caches it is a process that finds both Triton's and "
         "torch-loom's. The kernel's run is not counted in either.\n\n"
         + markdown_table(header, lines)
+        + "\nHow many times as long a kernel takes with its checks of addresses as the same kernel without "
+        "them, and how many times as fast it is on two threads as on one:\n\n"
+        + markdown_table(beside_header, beside)
         + f"\nA launch takes {launch[0]:.1f} us, of which {launch[1]:.1f} us are Triton's own: with a "
         f"launcher that does nothing. Target: {LAUNCH_US:.0f} us, or Triton's share and 3 us."
     )
@@ -208,6 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     budget = QUICK if options.quick else FULL
     rows = measure(budget)
+    checked, threads = measure_checks_and_threads(budget)
     launch = launch_us(budget)
     print(f"launch {launch[0]:.1f} us, Triton's own {launch[1]:.1f} us", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +314,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             flush=True,
         )
     missed = [row.name for row in rows if row.ratio > TARGETS[row.name]]
+    missed += [f"checks of {row.name}" for row in checked if row.ratio > CHECKED]
+    missed += [f"two threads of {row.name}" for row in threads if row.ratio < TWO_THREADS]
     missed += ["launch"] if launch[0] > max(LAUNCH_US, launch[1] + 3) else []
     if options.json:
         write_json(
@@ -226,6 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {
                 "command": COMMAND,
                 "rows": [row.as_json() for row in rows],
+                "checked_ratios": {row.name: row.ratio for row in checked},
+                "two_threads_speedups": {row.name: row.ratio for row in threads},
                 "launch_us": launch[0],
                 "triton_launch_us": launch[1],
                 "first_launch_seconds": first,
@@ -233,7 +332,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             },
         )
     if options.write_docs:
-        write_docs("kernels", "Kernels of a program's own", docs_body(rows, launch, first, again), COMMAND)
+        body = docs_body(rows, checked, threads, launch, first, again)
+        write_docs("kernels", "Kernels of a program's own", body, COMMAND)
     for name in missed:
         print(f"missed: {name}")
     return 1 if options.check and missed else 0
