@@ -65,7 +65,7 @@ def _beside_cudas(functions: Mapping[str, Any], device_type: str) -> dict[str, A
         return call
 
     chosen: dict[str, Any] = {name: choosing(functions[name], other) for name, other in theirs.items()}
-    own = functions["nccl"]  # its names are read when they are called: reading one imports the devices' module
+    own = functions["nccl"]  # whose names are read when they are called: reading one imports the devices
     chosen["nccl"] = SimpleNamespace(
         is_available=choosing(lambda *given: own.is_available(*given), nccl.is_available),
         reduce=choosing(lambda *given, **named: own.reduce(*given, **named), nccl.reduce),
