@@ -8,6 +8,7 @@ import pytest
 
 from torch_loom import chips
 from torch_loom.chips.collectives import collective_seconds
+from torch_loom.chips.fit_collectives import fit_fabrics, forecast, routed
 
 # nccl-tests' all_reduce of float32, out of place: ranks, bytes, milliseconds.
 # https://github.com/VIA-Research/vTrain, trace/ (MIT), eight A100 behind switches and eight V100 of a mesh.
@@ -62,3 +63,20 @@ def test_links_without_a_switch_are_used_as_far_as_they_reach() -> None:
     bridged = chips.load("a40")
     two, four = (collective_seconds(bridged, "all_gather", 1 << 28, ranks) for ranks in (2, 4))
     assert four > 3 * two
+
+
+def test_a_shipped_protocol_that_rows_contradict_is_not_kept() -> None:
+    chip = chips.load("a100")
+    timings = [
+        {
+            "op": "all_reduce",
+            "shape": [ranks, 1 << size],
+            "ms": collective_seconds(chip, "all_reduce", 1 << size, ranks) * 5e3,
+        }
+        for ranks in (2, 4, 8)
+        for size in range(4, 15)
+    ]
+    rows = routed(timings, "slow", chip)
+    found = forecast(fit_fabrics(rows)["switched"].protocols, rows)
+    errors = [abs(took / row.took_ns - 1) for took, row in zip(found.tolist(), rows, strict=True)]
+    assert statistics.mean(errors) < 0.05

@@ -23,6 +23,8 @@ from torch_loom.errors import ChipError
 
 # Beyond this error a row counts linearly: NCCL chooses among more protocols than are told apart here.
 ROBUST = 0.04
+# A share of a time that is nothing.
+LEAST_CHANGE = 1e-3
 # Nanoseconds that are nothing; of a share, which divides, something is left.
 LEAST, LEAST_SHARE = 0.1, 1e-3
 # Fewer rows than a protocol has figures show none.
@@ -173,8 +175,8 @@ def _shifts(size: int) -> list[Any]:
 def fit_fabrics(rows: Sequence[Row]) -> dict[str, Fit]:
     """Return the protocols of the fabrics that occur, fitted to the rows that are to be fitted.
 
-    A figure that fewer than ``LEAST_TIMINGS`` rows tell stays as it is shipped; so does a fabric of which
-    there are fewer than ``LEAST_ROWS``.
+    A figure that fewer than ``LEAST_TIMINGS`` rows tell stays as it is shipped, unless a row would be faster
+    by it than by what was fitted; so does a fabric of which there are fewer than ``LEAST_ROWS``.
     """
     found = {}
     for fabric, start in STARTS.items():
@@ -187,17 +189,25 @@ def fit_fabrics(rows: Sequence[Row]) -> dict[str, Fit]:
 def _kept(
     found: Sequence[Protocol], start: Sequence[Protocol], shipped: Sequence[Protocol], rows: Sequence[Row]
 ) -> Fit:
-    """Return the fitted protocols, what no row tells as it is shipped."""
+    """Return the fitted protocols, what no row tells as it is shipped, where that contradicts no row.
+
+    The fastest protocol counts. So rows tell of one that none of them went by how slow it is at least, and
+    figures of other cards may be faster than that.
+    """
     at_start = told_by(start, rows)
     told = [
         {name: max(count, before[name]) for name, count in counts.items()}
         for counts, before in zip(told_by(found, rows), at_start, strict=True)
     ]
     told = [{name: n if n >= LEAST_TIMINGS else 0 for name, n in counts.items()} for counts in told]
-    kept = [
-        one._replace(**{name: getattr(other, name) for name, count in counts.items() if not count})
-        for one, other, counts in zip(found, shipped, told, strict=True)
-    ]
+    kept = [*found]
+    for number, (one, other, counts) in enumerate(zip(found, shipped, told, strict=True)):
+        before = forecast(kept, rows)
+        kept[number] = one._replace(
+            **{name: getattr(other, name) for name, count in counts.items() if not count}
+        )
+        if (forecast(kept, rows) < before * (1 - LEAST_CHANGE)).any():
+            kept[number] = one
     return Fit(tuple(kept), tuple(told))
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from torch_loom import chips
 from torch_loom.chips import fit_checks, topologies
+from torch_loom.chips.chip import given
 from torch_loom.chips.collectives import FABRICS, protocols
 from torch_loom.chips.fit_collectives import LEAST_ROWS, Fit, Row, fit_fabrics, forecasts, routed
 from torch_loom.config.files import whole_file
@@ -83,12 +84,9 @@ def fit_protocols(path: Path, device: str, base: str, out: Path, name: str | Non
 
 def _base(base: str) -> tuple[chips.Chip, topologies.Topology | None]:
     """Return the chip and topology that a base names: that of a topology, or the chip alone."""
-    is_cluster = base in topologies.available()
-    if base.endswith(".toml"):
-        try:
-            is_cluster = "devices_per_node" in Path(base).read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            is_cluster = False
+    is_cluster = base in topologies.available() or (
+        base.endswith(".toml") and "devices_per_node" in given(base)
+    )
     if not is_cluster:
         return chips.load(base), None
     try:
@@ -108,6 +106,11 @@ def _kept(found: Mapping[str, Fit]) -> str:
     return f"as shipped: {', '.join(others)}" if others else "every fabric"
 
 
+def _untold(fabric: str, number: int, name: str, value: float) -> str:
+    is_shipped = getattr(protocols()[fabric][number - 1], name) == value
+    return f"not told by the data: {'kept as shipped' if is_shipped else 'the shipped one is too fast'}"
+
+
 def _figures(found: Mapping[str, Fit], rows: Sequence[Row]) -> Table:
     """Return the table of fitted figures, and by how many rows each is told."""
     table = Table(box=None, pad_edge=False)
@@ -125,7 +128,7 @@ def _figures(found: Mapping[str, Fit], rows: Sequence[Row]) -> Table:
         table.add_row(Text(fabric, style="bold"), f"links of {span} GB/s", "", f"{count} rows fitted")
         for number, (one, told) in enumerate(zip(fit.protocols, fit.told, strict=True), 1):
             for name, value in one._asdict().items():
-                by = f"{told[name]} rows" if told[name] else "not told by the data: kept as shipped"
+                by = f"{told[name]} rows" if told[name] else _untold(fabric, number, name, value)
                 table.add_row("", f"{number}. {name}", f"{value:g}", by)
     return table
 
