@@ -5,17 +5,25 @@ it runs unmodified. Nothing of torch itself is added: what PyTorch has taken awa
 
 ``--share 0-2/10`` runs those tests of a large file whose names fall into three of ten parts. A hash decides,
 so that each run takes the same ones.
+
+``--fork-ranks`` forks the ranks of distributed tests from a process that has imported torch and the helpers:
+each rank of each test would import them anew, for seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import multiprocessing
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -132,6 +140,55 @@ def super_of_definition(*given: Any) -> Any:
     return super(kind, instance)
 
 
+# What the ranks of distributed tests import.
+RANKS_IMPORT = (
+    "torch",
+    "torch_loom",
+    "torch.distributed",
+    f"{HELPERS}.common_distributed",
+    f"{HELPERS}.common_fsdp",
+    f"{HELPERS}.distributed._tensor.common_dtensor",
+    "tests.conformance.suite_plugin",
+)
+
+
+class ForkedRank(ForkServerProcess):
+    """A rank of a distributed test, with the environment that the test has when it starts the rank."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        daemon: bool | None = None,
+    ) -> None:
+        given = (dict(os.environ), target, args, dict(kwargs or {}))
+        super().__init__(target=run_rank, name=name, args=given, daemon=daemon)
+
+
+def run_rank(
+    environment: dict[str, str],
+    target: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> None:
+    """Run a rank. The server has the environment that the tests began with."""
+    os.environ.clear()
+    os.environ.update(environment)
+    target(*arguments, **keywords)
+
+
+def fork_ranks() -> None:
+    """Have the base class of distributed tests fork its ranks from a server, and start that."""
+    multiprocessing.set_forkserver_preload([*RANKS_IMPORT])
+    # The helpers ask whether there are GPUs, which otherwise starts CUDA: ranks could not use it then.
+    with mock.patch.dict(os.environ, PYTORCH_NVML_BASED_CUDA_CHECK="1"):
+        forkserver.ensure_running()
+    helpers: Any = importlib.import_module(f"{HELPERS}.common_distributed")
+    helpers.MultiProcessTestCase._spawn_processes = lambda test: test._start_processes(ForkedRank)
+
+
 def is_in_share(name: str, share: str) -> bool:
     """Return whether a test is in a share, ``"FIRST-LAST/PARTS"``: by its name within its file."""
     chosen, _, parts = share.partition("/")
@@ -148,6 +205,15 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], left_out: set[pyt
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", default="0/1", help="FIRST-LAST/PARTS: run these parts of the tests")
+    parser.addoption(
+        "--fork-ranks", action="store_true", help="fork ranks from a process that has imported torch"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Change how ranks start, if that is asked for."""
+    if config.getoption("--fork-ranks"):
+        fork_ranks()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

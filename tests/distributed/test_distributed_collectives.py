@@ -75,6 +75,10 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
+def test_groups_are_made_as_of_nccl(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "nccl_constructor.py", SETTINGS)
+
+
 def test_numbers_that_are_nan_are_refused(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nan_check.py", SETTINGS)
 

@@ -52,3 +52,10 @@ def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "many")
     with pytest.raises(ConfigurationError, match=r"TORCH_FR_BUFFER_SIZE='many'\. Allowed: a whole number"):
         watchdog.read()
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "2", "2147483647", "4294967295"])
+def test_a_flag_is_yes_or_no(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", text)
+    with pytest.raises(ConfigurationError, match=f"TORCH_NCCL_BLOCKING_WAIT='{text}'"):
+        watchdog.read()

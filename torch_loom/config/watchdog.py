@@ -32,23 +32,32 @@ def read() -> Watchdog:
     """Return what TORCH_NCCL_* and TORCH_FR_* say; read under the name cuda.
 
     Raises:
-        ConfigurationError: one is no whole number.
+        ConfigurationError: one is no whole number, or is yes or no and has another one.
     """
-    blocks = _number(("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"), 0) != 0
+    blocks = _flag(("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"), False)
     # 1 and 3 end the process, 2 aborts the group alone; PyTorch handles nothing where waits block.
     handling = 0 if blocks else _number(("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"), 3)
     prefix = foreign("TORCH_FR_DUMP_TEMP_FILE") or foreign("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     if prefix is None:
         cache = foreign("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         prefix = os.path.join(cache, "torch", "comm_lib_trace_rank_")
-    dumps = _number(("TORCH_NCCL_DUMP_ON_TIMEOUT",), 1) != 0
+    dumps = _flag(("TORCH_NCCL_DUMP_ON_TIMEOUT",), True)
     return Watchdog(
         num_records=_number(("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), 2000),
         ends_process=handling in (1, 3),
         waits_block_host=blocks,
-        finds_nan=_number(("TORCH_NCCL_NAN_CHECK",), 0) != 0,
+        finds_nan=_flag(("TORCH_NCCL_NAN_CHECK",), False),
         dump_prefix=prefix if dumps else None,
     )
+
+
+def _flag(names: Sequence[str], default: bool) -> bool:
+    """Return what the first of these variables says that is set: 0, 1 or a word for either."""
+    number = _number(names, int(default))
+    if number not in (0, 1):
+        name = next(name for name in names if foreign(name))
+        raise ConfigurationError(f"{name}={foreign(name)!r}. Allowed: 0, 1.")
+    return number == 1
 
 
 def _number(names: Sequence[str], default: int) -> int:

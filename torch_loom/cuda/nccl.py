@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from torch_loom import _C, torch_version
+from torch_loom.distributed import backend
+from torch_loom.errors import ConfigurationError
 from torch_loom.patches.declared import CUDA_NAME
 
 NAME = "nccl"
@@ -32,6 +34,7 @@ def provide() -> None:
     memory: Any = torch._C._distributed_c10d._SymmetricMemory
     CUDA_NAME.put(memory, get_mempool_allocator=staticmethod(lambda device: None))
     CUDA_NAME.put(c10d, ProcessGroupNCCL=group, _NCCL_AVAILABLE=True, default_pg_nccl_timeout=_TIMEOUT)
+    CUDA_NAME.put(torch.distributed.constants, default_pg_nccl_timeout=_TIMEOUT)
     for creator in (name for names in torch_version.NCCL_CREATORS.values() for name in names):
         if hasattr(c10d, creator):
             CUDA_NAME.put(c10d, **{creator: c10d._create_nccl_process_group})
@@ -44,6 +47,7 @@ def _with_methods(group: Any) -> Any:
         owner.__module__ = "torch.distributed.distributed_c10d"
         owner.__name__ = name
         owner.__qualname__ = name if owner is group else f"ProcessGroupNCCL.{name}"
+    group.__init__ = _constructor(group.__init__)
     group.Options = options
     group.NCCLConfig = settings
     for method in _METHODS:
@@ -51,6 +55,32 @@ def _with_methods(group: Any) -> Any:
     group.get_build_nccl_version = staticmethod(_version)
     group.get_runtime_nccl_version = staticmethod(_version)
     return group
+
+
+def _constructor(made: Callable[..., None]) -> Callable[..., None]:
+    """Return what ``ProcessGroupNCCL(store, rank, size, options)`` calls, which takes a timeout instead, too.
+
+    Like PyTorch's, it reads the variables of the watchdog: programs set them before they make a group.
+    """
+
+    def __init__(  # noqa: N807
+        self: Any,
+        store: Any,
+        rank: int,
+        size: int,
+        options: Any = _TIMEOUT,
+        *,
+        timeout: timedelta | None = None,
+    ) -> None:
+        if timeout is not None or isinstance(options, timedelta):
+            options = _C.CommunicatorOptions(NAME, options if timeout is None else timeout)
+        try:
+            backend.set_watchdog()
+        except ConfigurationError as error:  # PyTorch's is of this type
+            raise RuntimeError(str(error)) from error
+        made(self, store, rank, size, options)
+
+    return __init__
 
 
 def _group_start(self: Any) -> None:

@@ -78,6 +78,18 @@ def _cost_ns(device: int, name: str, size_bytes: int, group: int) -> int:
     return clock.collective_ns(device, name, size_bytes, _groups[group], cluster.topology())
 
 
+def set_watchdog() -> None:
+    """Do from now on as the variables of NCCL's watchdog say.
+
+    Raises:
+        ConfigurationError: one has a value that it does not take.
+    """
+    from torch_loom.config import watchdog
+
+    found = watchdog.read()
+    _C.set_collective_watchdog(found.num_records, found.ends_process, found.waits_block_host, found.finds_nan)
+
+
 def _wait_for_first_use() -> None:
     from torch_loom.device._core import first_use
 
@@ -87,10 +99,5 @@ def _wait_for_first_use() -> None:
 def _set_mode(settings: config.Settings) -> None:
     _C.set_collective_checks(config.checks_collectives())
     if settings.device_name == config.CUDA_NAME:
-        from torch_loom.config import watchdog
-
-        found = watchdog.read()
-        _C.set_collective_watchdog(
-            found.num_records, found.ends_process, found.waits_block_host, found.finds_nan
-        )
+        set_watchdog()
         _C.set_collective_dump(flight_recorder.write)
