@@ -91,8 +91,8 @@ def measure(device: torch.device, budget: Budget) -> Result:
         eager()
         graph.replay()
     torch.accelerator.synchronize()
-    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        if not torch.equal(one.cpu(), other.cpu()):
+    for parameter, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        if not torch.equal(parameter.cpu(), other.cpu()):
             raise AssertionError("replays and eager steps led to different parameters")
     row = alternate(
         "MLP step",

@@ -157,7 +157,7 @@ def forecasts(chip: str) -> list[float]:
     }
     run = [sys.executable, "-m", "benchmarks.kernel_clock", "--of-chip", chip]
     done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=600, check=True)
-    return [float(one) for one in json.loads(done.stdout.splitlines()[-1])]
+    return [float(load) for load in json.loads(done.stdout.splitlines()[-1])]
 
 
 def docs_body(rows: Sequence[tuple[Figure, float]]) -> str:
@@ -167,7 +167,7 @@ def docs_body(rows: Sequence[tuple[Figure, float]]) -> str:
     for figure, found in rows:
         unit = "GB/s" if figure.kernel == "layer norm" else "TFLOP/s"
         errors.append(found / figure.reached - 1)
-        sizes = " x ".join(str(one) for one in figure.sizes)
+        sizes = " x ".join(str(size) for size in figure.sizes)
         number = figure.source.rsplit("/", 1)[-1][:8]
         shown.append(
             [

@@ -50,7 +50,7 @@ _known: dict[object, float] = {}
 def rate(part: nn.Module, sample: Tensor) -> float:
     """Returns samples a second of a chip with a part; parts that differ in their weights alone are one."""
     same = (
-        *((type(one), one.extra_repr(), getattr(one, "heads", 0)) for one in part.modules()),
+        *((type(module), module.extra_repr(), getattr(module, "heads", 0)) for module in part.modules()),
         sample.shape,
     )
     if same not in _known:
@@ -103,8 +103,8 @@ def rows(quick: bool = False) -> Iterator[tuple[str, str, str]]:
     with torch.no_grad():
         for name, (model, sample) in models.items():
             blocks = list(model.eval().to(device))
-            for one in predictions(name, blocks, sample.to(device)):
-                yield name, str(one.num_chips), f"{one.samples_per_second:.0f}"
+            for prediction in predictions(name, blocks, sample.to(device)):
+                yield name, str(prediction.num_chips), f"{prediction.samples_per_second:.0f}"
 
 
 def line(name: str, chips: str, predicted: str) -> str:

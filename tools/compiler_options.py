@@ -19,7 +19,7 @@ is a test of each option's name in `{TESTS}`. It shows the effect in plan, netli
 
 def values(name: str) -> str:
     """Returns the values that an option takes, in words: what its check says of one that it does not take."""
-    check = {one.name: one.metadata["check"] for one in fields(Options)}[name]
+    check = {field.name: field.metadata["check"] for field in fields(Options)}[name]
     try:
         check(object())
     except ValueError as error:
@@ -29,7 +29,7 @@ def values(name: str) -> str:
 
 def _rows(names: list[str]) -> list[list[str]]:
     defaults = vars(Options())
-    effects = {one.name: one.metadata["effect"] for one in fields(Options)}
+    effects = {field.name: field.metadata["effect"] for field in fields(Options)}
     rows = []
     for name in names:
         effect = f"refused: {REFUSED[name]}" if name in REFUSED else effects[name]
@@ -40,7 +40,7 @@ def _rows(names: list[str]) -> list[list[str]]:
 
 def page() -> str:
     """Returns the page."""
-    others = [one.name for one in fields(Options) if one.name not in PYBUDA_OPTIONS]
+    others = [field.name for field in fields(Options) if field.name not in PYBUDA_OPTIONS]
     head = ["option", "default", "takes", "effect"]
     tables = [markdown_table(head, _rows(names)) for names in (list(PYBUDA_OPTIONS), others)]
     return f"{_INTRODUCTION}\n{tables[0]}\n\n## Of torch_loom.compile alone\n\n{tables[1]}\n"

@@ -29,7 +29,7 @@ def page() -> str:
     """Returns the page."""
     types = CompilerConfig.types()
     rows = [
-        [f"`{one.name}`", _default(one), in_words(types[one.name]), one.metadata["effect"]]
-        for one in fields(CompilerConfig)
+        [f"`{field.name}`", _default(field), in_words(types[field.name]), field.metadata["effect"]]
+        for field in fields(CompilerConfig)
     ]
     return f"{_INTRODUCTION}\n{markdown_table(['setting', 'default', 'takes', 'effect'], rows)}\n"

@@ -76,9 +76,9 @@ def test_exact_has_eagers_bits_and_block_floats_are_near(name: str) -> None:
     near = torch_loom.compile(
         net, (), given, chip="wormhole_b0", default_df_override="Bfp8_b", math_fidelity="HiFi2"
     )
-    for one, other in zip(tensors(near(**given)), expected, strict=True):
-        assert not torch.equal(one, other)
-        assert pcc(one, other) >= 0.99
+    for tensor, other in zip(tensors(near(**given)), expected, strict=True):
+        assert not torch.equal(tensor, other)
+        assert pcc(tensor, other) >= 0.99
 
 
 @pytest.mark.parametrize("name", some_of(FLOAT))
@@ -88,8 +88,8 @@ def test_float_is_close(name: str) -> None:
     given = {key: value.to("loom") for key, value in inputs.items()}
     run = torch.compile(net, backend="loom", options={"numerics": "float"})
     with torch.no_grad():
-        for one, other in zip(tensors(dict(run(**given))), tensors(dict(net(**given))), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+        for tensor, other in zip(tensors(dict(run(**given))), tensors(dict(net(**given))), strict=True):
+            torch.testing.assert_close(tensor, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -101,7 +101,7 @@ def test_a_training_step_has_eagers_bits(name: str) -> None:
     def gradients(run: torch.nn.Module) -> dict[str, torch.Tensor]:
         net.zero_grad()
         outputs = pytree.tree_leaves(dict(run(**given)))
-        sum(one.square().mean() for one in outputs if one.requires_grad).backward()
+        sum(output.square().mean() for output in outputs if output.requires_grad).backward()
         return {key: value.grad.cpu() for key, value in net.named_parameters() if value.grad is not None}
 
     expected = gradients(net)

@@ -99,8 +99,8 @@ def test_a_training_step_has_eagers_bits_dropout_included() -> None:
             loss.backward()
             losses.append(loss)
         assert torch.equal(*losses)
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert torch.equal(one.grad, other.grad)
+    for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(parameter.grad, other.grad)
 
 
 @pytest.mark.long

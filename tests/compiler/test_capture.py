@@ -57,7 +57,9 @@ def _text(source: Exported) -> list[str]:
             continue
         args = fx.node.map_arg((node.args, node.kwargs), lambda one: places[one])
         values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-        told = [(one.dtype, one.shape, one.stride(), one.device) for one in values if one is not None]
+        told = [
+            (value.dtype, value.shape, value.stride(), value.device) for value in values if value is not None
+        ]
         lines.append(f"{node.target} {args} {told if node.op != 'output' else ''}")
         places[node] = len(lines)
     return [*lines, source.specs["out"]]

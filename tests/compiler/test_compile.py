@@ -231,7 +231,7 @@ def test_numbers_are_those_of_each_op_by_itself(name: str, fidelity: str) -> Non
     net = nn.Sequential(*layers).eval()
     how = {"fidelity": MathFidelity[fidelity], "accumulate": DataFormat.Float16_b}
     x = torch.randn(2, 3, 6, 6) * 8
-    weight, bias, matrix, row = (rounded(one.detach()) for one in net.parameters())
+    weight, bias, matrix, row = (rounded(parameter.detach()) for parameter in net.parameters())
     y = rounded(conv2d(rounded(x), weight, bias, padding=1, **how))
     y = rounded(nn.functional.max_pool2d(rounded(y.relu()), 2))
     products = torch.ops.loom_numerics.linear(

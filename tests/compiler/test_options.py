@@ -81,7 +81,7 @@ def enable_recompute(tmp_path: Path) -> None:
         options = {"enable_recompute": on}
         run = torch.compile(lambda x: net(x).sin().cos().exp(), backend="loom", options=options)
         run(torch.ones(4, 8, device="loom")).sum().backward()
-        graphs = [one for one in compiler.compiled_graphs() if one.role == "backward"]
+        graphs = [graph for graph in compiler.compiled_graphs() if graph.role == "backward"]
         return len(list(graphs[-1].graph.graph.find_nodes(op="placeholder")))
 
     assert saved(True) < saved(False)
@@ -336,7 +336,7 @@ def dram_placement_algorithm(tmp_path: Path) -> None:
             made(dram_placement_algorithm=how, input_queues_on_host=False, output_queues_on_host=False)
         ]
     }
-    assert len({tuple(one) for one in channels.values()}) == 4
+    assert len({tuple(channel) for channel in channels.values()}) == 4
 
 
 @effect

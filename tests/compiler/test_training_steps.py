@@ -76,8 +76,8 @@ def test_steps_are_those_of_eager_mode(name: str) -> None:
     optimizer = MAKERS[name](list(theirs.parameters()))
     for seed in range(3):
         torch.testing.assert_close(run(*batch(seed)), eager_step(theirs, optimizer, seed))
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(parameter, other, rtol=1e-5, atol=1e-6)
     roles = {op["role"] for epoch in run.plan["epochs"] for op in epoch["ops"]}
     assert roles == {"forward", "backward", "optimizer"}
 

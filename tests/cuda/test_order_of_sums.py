@@ -20,7 +20,7 @@ def patterns(fork_cuda: PythonRunner, **env: str) -> dict[str, list[object]]:
 def test_chaos_adds_in_another_order_in_each_call(fork_cuda: PythonRunner) -> None:
     chaos = {"TORCH_LOOM_LAUNCH": "chaos", "TORCH_LOOM_CHAOS_SEED": "3"}
     first = patterns(fork_cuda, **chaos)
-    assert all(any(one != results[0] for one in results) for results in first.values()), first
+    assert all(any(result != results[0] for result in results) for results in first.values()), first
     assert patterns(fork_cuda, **chaos) == first
     assert patterns(fork_cuda, **{**chaos, "TORCH_LOOM_CHAOS_SEED": "4"}) != first
 

@@ -157,7 +157,7 @@ def listening() -> Iterator[Tape]:
 def what_is_told(tape: Tape) -> list[Record]:
     """The records without what depends on the place: addresses and streams."""
     left_out = ("addresses", "stream", "is_captured")
-    return [{key: value for key, value in one.items() if key not in left_out} for one in tape.records]
+    return [{key: value for key, value in record.items() if key not in left_out} for record in tape.records]
 
 
 def tell(program: Program, given: Operands, stream: torch.Stream | None = None) -> list[Record]:
@@ -167,7 +167,7 @@ def tell(program: Program, given: Operands, stream: torch.Stream | None = None) 
         with listening() as tape:
             program(given)
         torch.loom.synchronize()
-    assert tape.begun == [one["name"] for one in tape.records]
+    assert tape.begun == [record["name"] for record in tape.records]
     return what_is_told(tape)
 
 

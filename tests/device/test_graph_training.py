@@ -104,5 +104,5 @@ def test_autocast_and_grad_scaler() -> None:
             scaler.step(optimizer)
             scaler.update()
         finals.append([parameter.detach().cpu() for parameter in module.parameters()])
-    for one, other in zip(*finals, strict=True):
-        assert torch.equal(one, other)
+    for final, other in zip(*finals, strict=True):
+        assert torch.equal(final, other)

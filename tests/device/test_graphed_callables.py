@@ -50,8 +50,8 @@ def test_training_equals_eager_to_the_bit() -> None:
             optimizer.step()
             found.append(value.detach().cpu().clone())
         results.append([*found, *(parameter.detach().cpu() for parameter in net.parameters())])
-    for one, other in zip(*results, strict=True):
-        assert torch.equal(one, other)
+    for result, other in zip(*results, strict=True):
+        assert torch.equal(result, other)
 
 
 def test_a_module_in_the_other_mode_runs_as_before() -> None:

@@ -108,9 +108,11 @@ def test_a_capture_and_its_replays_tell_the_same(name: str, told: dict[str, list
         graph.replay()
         torch.loom.synchronize()
     assert plain(what_is_told(capture)) == plain(what_is_told(replay)) == told[name]
-    assert all(one["is_captured"] for one in capture.records)
-    assert not any(one["is_captured"] for one in replay.records)
-    assert [one["addresses"] for one in replay.records] == [one["addresses"] for one in capture.records]
+    assert all(record["is_captured"] for record in capture.records)
+    assert not any(record["is_captured"] for record in replay.records)
+    assert [record["addresses"] for record in replay.records] == [
+        record["addresses"] for record in capture.records
+    ]
 
 
 @pytest.mark.slow
@@ -160,7 +162,9 @@ def test_a_profile_has_the_kernels_that_the_tape_tells_of(name: str) -> None:
         program(given)
         torch.loom.synchronize()
     rows = sorted(row["name"] for row in of(trace(profile), "kernel"))
-    expected = sorted("loom::" + one["name"].partition("::")[2].partition(".")[0] for one in tape.records)
+    expected = sorted(
+        "loom::" + record["name"].partition("::")[2].partition(".")[0] for record in tape.records
+    )
     assert rows == expected
 
 

@@ -183,7 +183,7 @@ def test_an_inline_backward_of_nothing_returns(both: Any) -> None:
             gradients = pipeline.gradients()
             loss = losses.get(timeout=SECONDS)[0].item()
             pipeline.sync()
-            return loss >= 0, [len(one) for one in gradients]
+            return loss >= 0, [len(gradient) for gradient in gradients]
 
     assert both(program) == [(True, [2, 2])] * 2
 

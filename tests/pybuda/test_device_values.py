@@ -50,7 +50,7 @@ def test_an_inference_keeps_constants_and_no_copies_of_what_they_are_made_of() -
     device = _placed(module)
     assert _near(module, x, _run(device, x))
     held = torch.loom.memory_allocated() - before
-    own = sum(one.nbytes for one in module.parameters())
+    own = sum(parameter.nbytes for parameter in module.parameters())
     assert own <= held < 1.5 * own
     assert not device.make_stage().has_values
 
@@ -81,8 +81,8 @@ def test_what_changes_on_the_device_is_seen_by_its_runs(kind: type[nn.Module]) -
     pybuda.update_device_parameters(device, [changed])
     expected = copy.deepcopy(module)
     with torch.no_grad():
-        for one in expected.parameters():
-            one.mul_(2)
+        for parameter in expected.parameters():
+            parameter.mul_(2)
     assert _near(expected, x, _run(device, x))
     assert _near(module, x, first)
 

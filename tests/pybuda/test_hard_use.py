@@ -41,10 +41,10 @@ def test_threads_that_push_and_run_at_once_lose_nothing() -> None:
     for thread in threads:
         thread.join(60)
     assert len(queues) == NUM_THREADS
-    assert len({id(one) for one in queues}) == 1, "one pipeline was started"
+    assert len({id(queue) for queue in queues}) == 1, "one pipeline was started"
     columns = projection.basis.value().sum(0)
     results = [queues[0].get(timeout=60)[0].value()[0] / columns for _ in range(NUM_THREADS * NUM_PUSHES)]
-    assert sorted(round(float(one[0])) for one in results) == list(range(NUM_THREADS * NUM_PUSHES))
+    assert sorted(round(float(result[0])) for result in results) == list(range(NUM_THREADS * NUM_PUSHES))
 
 
 def test_a_fork_has_neither_the_devices_nor_the_pipeline() -> None:

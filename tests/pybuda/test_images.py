@@ -131,7 +131,7 @@ def test_an_image_trains_as_its_device_did(
     expected_losses, expected = _trained(device)
     pybuda.pybuda_reset()
     loaded = pybuda.TTDevice.load_image(img_path=path)
-    assert [one.get_name() for one in loaded.modules[0].get_parameters()] == list(expected)
+    assert [parameter.get_name() for parameter in loaded.modules[0].get_parameters()] == list(expected)
     got_losses, got = _trained(loaded)
     # Without mixed precision the device ran op by op, which rounds some gradients of norms elsewhere.
     is_exact = is_mixed or devtype is BackendType.Golden
@@ -192,7 +192,7 @@ def test_what_an_image_for_training_holds(tmp_path: Path) -> None:
     optimizer: Any = loaded.optimizer
     assert type(optimizer) is pybuda.optimizers.AdamW
     assert (optimizer.learning_rate, optimizer.weight_decay) == (0.5, 0.25)
-    assert [one.get_name() for one in optimizer.parameters] == ["m.basis"]
+    assert [parameter.get_name() for parameter in optimizer.parameters] == ["m.basis"]
 
     class Own(pybuda.optimizers.SGD):
         """A class that is code of a program."""

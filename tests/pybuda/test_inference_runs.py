@@ -255,7 +255,7 @@ def test_one_export_at_most(is_plain: bool, tmp_path: Path, monkeypatch: pytest.
         pybuda.pybuda_reset()
         with torch.no_grad():
             assert (results[0] - net(x)).abs().max() < 0.05
-        assert all(torch.equal(results[0], one) for one in results)
+        assert all(torch.equal(results[0], result) for result in results)
         return results[0]
 
     x = torch.rand(2, 16)
@@ -300,7 +300,7 @@ def test_a_wrong_size_is_said_by_the_error_alone(caplog: pytest.LogCaptureFixtur
     device.push_to_inputs(torch.rand(2, 15))
     with pytest.raises(RuntimeError, match="15"):
         pybuda.run_inference(_sequential=True)
-    assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_what_a_first_forward_keeps_for_all_is_compiled_later() -> None:
         results.append(read(pybuda.run_inference(_sequential=True))[0])
     assert device._runs is not None
     assert device._runs.reason == ""
-    assert all(torch.equal(results[0], one) for one in results)
+    assert all(torch.equal(results[0], result) for result in results)
 
 
 def test_inputs_of_all_shapes_meet_the_same_parameters() -> None:

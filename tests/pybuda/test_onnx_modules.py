@@ -89,7 +89,7 @@ def test_its_weights_are_trained(tmp_path: Path) -> None:
 def test_called_by_hand(tmp_path: Path) -> None:
     model = parsed("y = Mul (x, w)", "(float[2, 3] x) => (float[2, 3] y) <float[3] w = {1, 2, 3}>")
     module = pybuda.OnnxModule("m", model, "")
-    assert [(one.get_name(), one.shape) for one in module.get_parameters()] == [("w", (3,))]
+    assert [(parameter.get_name(), parameter.shape) for parameter in module.get_parameters()] == [("w", (3,))]
     made = module.forward(torch.ones(2, 3))
     module.backward((made, torch.ones_like(made)))
     assert module.module.w.grad.tolist() == [2.0, 2.0, 2.0]

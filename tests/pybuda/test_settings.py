@@ -28,7 +28,7 @@ from torch_loom.pybuda.verify import correlation
 from torch_loom.pybuda.wanted import OneOf, in_words, read
 
 SILICON: Any = {"arch": BackendDevice.Wormhole_B0, "devtype": BackendType.Silicon}
-FIELDS = {one.name: one for one in fields(CompilerConfig)}
+FIELDS = {field.name: field for field in fields(CompilerConfig)}
 WARN = [name for name, one in FIELDS.items() if "warns" in one.metadata]
 REFUSED = [name for name, one in FIELDS.items() if "refused" in one.metadata]
 

@@ -44,7 +44,7 @@ def test_called_by_hand() -> None:
     wanted = [value.grad.T if value.dim() == 2 else value.grad for value in twin.parameters()]
     for gradient, want in zip(module.gradients, wanted, strict=True):
         torch.testing.assert_close(torch.tensor(gradient.numpy()), want)
-    assert [one.shape for one in module.get_parameters()] == [(6, 8), (8,), (8, 3), (3,)]
+    assert [parameter.shape for parameter in module.get_parameters()] == [(6, 8), (8,), (8, 3), (3,)]
 
 
 def test_it_trains_in_a_pipeline_as_pytorch_does() -> None:

@@ -43,7 +43,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def loom(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_the_arguments_are_the_scripts(script: Path) -> None:

@@ -30,7 +30,7 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
     monkeypatch.setattr(doctor, "_start", answer)
     doctor.run(is_json=True, asks_libraries=False)
-    found = {one["what"]: one for one in json.loads(capsys.readouterr().out)}
+    found = {load["what"]: load for load in json.loads(capsys.readouterr().out)}
     assert list(found) == [
         *("Python", "torch-loom", "torch", "extension", "devices loom"),
         "devices cuda, under `loom run`",
@@ -137,7 +137,7 @@ def test_libraries_are_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 def test_this_installation_is_well() -> None:
     findings = list(doctor.findings(asks_libraries=False))
-    assert [one for one in findings if one.remedy] == []
+    assert [finding for finding in findings if finding.remedy] == []
 
 
 def test_a_long_path_is_shown_whole(

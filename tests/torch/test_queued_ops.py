@@ -262,9 +262,9 @@ def test_results_that_depend_on_values(work: Callable[[Tensor], object]) -> None
             if isinstance(wanted, (float, bool, list)):
                 assert result == wanted
             else:
-                for one, other in zip(tensors(result), tensors(wanted), strict=True):
-                    assert one.shape == other.shape
-                    torch.testing.assert_close(one.cpu(), other)
+                for tensor, other in zip(tensors(result), tensors(wanted), strict=True):
+                    assert tensor.shape == other.shape
+                    torch.testing.assert_close(tensor.cpu(), other)
 
 
 def test_an_op_not_seen_before_runs_in_place(gate: Gate) -> None:

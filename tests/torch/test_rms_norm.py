@@ -17,7 +17,7 @@ DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def kernels(tape: Tape) -> list[str]:
-    return [one["name"] for one in tape.records if one["name"].startswith("aten::")]
+    return [record["name"] for record in tape.records if record["name"].startswith("aten::")]
 
 
 def gradients(x: Tensor, weight: Tensor | None, shape: tuple[int, ...], eps: float | None) -> list[Tensor]:
@@ -88,11 +88,11 @@ def test_compiled_programs(backend: str) -> None:
     for call in (model, compiled):
         y = call(x)
         results.append([y, *torch.autograd.grad(y.square().sum(), [x, *model.parameters()])])
-    for one, other in zip(*results, strict=True):
+    for result, other in zip(*results, strict=True):
         if backend == "loom":
-            assert one.equal(other)
+            assert result.equal(other)
         else:
-            torch.testing.assert_close(one, other)
+            torch.testing.assert_close(result, other)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -190,7 +190,11 @@ def difference(name: Name) -> str | None:
     """Returns what would break a call written for the package, or None."""
     if name.kind not in ("function", "method"):
         return None
-    ours = [one for one in inspect.signature(found(name)).parameters.values() if one.name != "self"]
+    ours = [
+        parameter
+        for parameter in inspect.signature(found(name)).parameters.values()
+        if parameter.name != "self"
+    ]
     wanted = list(inspect.signature(_function(name.parameters)).parameters.values())
     return signatures._difference(wanted, _renamed(ours, wanted))
 
@@ -202,7 +206,7 @@ def _function(parameters: str) -> Any:
     arguments = tree.body.args
     none = ast.Constant(None)
     arguments.defaults = [none] * len(arguments.defaults)
-    arguments.kw_defaults = [one and none for one in arguments.kw_defaults]
+    arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
     return eval(compile(ast.fix_missing_locations(tree), "<parameters>", "eval"))
 
 

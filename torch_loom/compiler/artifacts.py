@@ -63,7 +63,7 @@ def _described(graph: fx.GraphModule, chip: Chip) -> Mapping[str, Any]:
         "chip": chip.name,
         "inputs": [_value(node) for node in nodes if node.op == "placeholder"],
         "calls": [_call(node) for node in nodes if node.op == "call_function"],
-        "outputs": [name_of(one) for one in _results(graph)],
+        "outputs": [name_of(result) for result in _results(graph)],
     }
 
 
@@ -92,7 +92,7 @@ def _results(graph: fx.GraphModule) -> Sequence[Any]:
 
 def unset_results(graph: fx.GraphModule) -> Callable[..., list[Any]]:
     """Return a function that takes a graph's inputs and returns memory in the shapes of its results."""
-    wanted = [one.meta.get("val") if isinstance(one, fx.Node) else one for one in _results(graph)]
+    wanted = [result.meta.get("val") if isinstance(result, fx.Node) else result for result in _results(graph)]
 
     def results(*inputs: Any) -> list[Any]:
         return [_unset(one) for one in wanted]

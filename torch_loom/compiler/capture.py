@@ -76,7 +76,7 @@ def captured(
             if has_changed():
                 raise NotPlainError("the module changes itself")
     outputs, out_spec = pytree.tree_flatten(result)
-    recorder.graph.output(tuple(recorder.named(one) for one in outputs))
+    recorder.graph.output(tuple(recorder.named(output) for output in outputs))
     return recorder.graph, sources, out_spec
 
 
@@ -186,7 +186,7 @@ class _Recorder(SchemaCheckMode):
         if isinstance(shown, _Shown):
             return stand_in(self._mode, *shown)
         kind, *parts = shown
-        return kind([self._made(one) for one in parts])
+        return kind([self._made(part) for part in parts])
 
     def _take(self, result: Any, node: fx.Node, shown: Any) -> None:
         """Note the node of each tensor of a result; ``shown``: the result as ``_shown`` says it."""
@@ -253,7 +253,11 @@ def _plain_result(func: Any, args: tuple[Any, ...]) -> _Shown | None:
         is_used = x.shape[x.dim() - len(sizes) :] == sizes
     else:
         return _shown_tensor(x) if func in _ACTIVATIONS else None
-    return _shown_tensor(x) if is_used and all(one is None or one.shape == sizes for one in others) else None
+    return (
+        _shown_tensor(x)
+        if is_used and all(other is None or other.shape == sizes for other in others)
+        else None
+    )
 
 
 def _plain_convolution(
@@ -271,7 +275,7 @@ def _plain_convolution(
         one.stride() == _contiguous_strides(one.shape) for one in (x, weight)
     )
     is_one_kind = all(
-        one.is_contiguous() and (one.dtype, one.device) == (x.dtype, x.device) for one in others
+        other.is_contiguous() and (other.dtype, other.device) == (x.dtype, x.device) for other in others
     )
     if not is_plain or not is_one_kind or any(len(one) not in (1, 2) for one in (stride, padding, dilation)):
         return None
@@ -296,8 +300,8 @@ def _contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 def _is_among(result: Any, args: tuple[Any, ...]) -> bool:
     """Whether an op returns one of its operands."""
-    own = [id(one) for one in pytree.tree_leaves(args)]
-    return any(id(one) in own for one in pytree.tree_leaves(result))
+    own = [id(leaf) for leaf in pytree.tree_leaves(args)]
+    return any(id(leaf) in own for leaf in pytree.tree_leaves(result))
 
 
 _FIRST_OPERAND = object()

@@ -67,8 +67,8 @@ def named_lines() -> Iterator[None]:
 def without_noise() -> Iterator[None]:
     """Hide what tracers say of their own means, and logs of errors that are raised."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for one in loggers:
-        one.addFilter(_is_news)
+    for logger in loggers:
+        logger.addFilter(_is_news)
     try:
         with warnings.catch_warnings():
             # A recurrent layer's list of its own parameters; other attributes are the program's.
@@ -79,8 +79,8 @@ def without_noise() -> Iterator[None]:
             warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
             yield
     finally:
-        for one in loggers:
-            one.removeFilter(_is_news)
+        for logger in loggers:
+            logger.removeFilter(_is_news)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -156,7 +156,7 @@ def check_dtypes(graph: fx.GraphModule) -> None:
 
 def _bytes_of(node: fx.Node) -> int:
     values = [value_of(one) for one in (node, *node.all_input_nodes)]
-    return sum(tensor.nbytes for one in values for tensor in tensors_of(one))
+    return sum(tensor.nbytes for value in values for tensor in tensors_of(value))
 
 
 def _zeros(node: fx.Node) -> Any:

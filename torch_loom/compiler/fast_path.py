@@ -25,7 +25,7 @@ def layers_of(module: nn.Module) -> dict[str, nn.Module]:
 def _may_take_it(module: nn.Module) -> bool:
     if type(module).forward is not nn.TransformerEncoderLayer.forward or module.training:
         return False
-    return not (torch.is_grad_enabled() and any(one.requires_grad for one in module.parameters()))
+    return not (torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters()))
 
 
 @contextmanager

@@ -148,9 +148,9 @@ def exported(
         graph.erase_node(node)
     # PyTorch holds the graph until the next export, and its fakes hold the values of constants.
     for node in graph.nodes:
-        for one in pytree.tree_leaves(node.meta.get("val")):
-            if isinstance(one, FakeTensor):
-                one.constant = None
+        for leaf in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(leaf, FakeTensor):
+                leaf.constant = None
     _insert_constants(graph)
     _use_labels(graph)
     return Exported(program.graph_module, parameters, sources, updates, {"out": structure.dumps(out_spec)})
@@ -264,7 +264,7 @@ def _is_on(program: Any, device: torch.device) -> bool:
     from torch_loom.compiler.ir import tensors_of, value_of
 
     values = [*program.state_dict.values(), *program.constants.values()]
-    tensors = [one for one in values if isinstance(one, torch.Tensor)]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     for node in program.graph.nodes:
         tensors += tensors_of(value_of(node))
         if any(isinstance(one, torch.device) and one != device for one in node.kwargs.values()):

@@ -48,7 +48,7 @@ def _without_write(node: fx.Node) -> Any:
         return None
     own = value_of(first)
     values = [value_of(one) for one in node.all_input_nodes]
-    if any(not isinstance(one, torch.Tensor) or one.dtype != own.dtype for one in values):
+    if any(not isinstance(value, torch.Tensor) or value.dtype != own.dtype for value in values):
         return None
     return _functional(node.target)
 
@@ -76,5 +76,7 @@ def _functional(target: Any) -> Any:
     made = getattr(packet, target._overloadname, None)
     if made is None or made._schema.is_mutable:
         return None
-    wanted, given = ([(one.name, str(one.type)) for one in op._schema.arguments] for op in (made, target))
+    wanted, given = (
+        [(argument.name, str(argument.type)) for argument in op._schema.arguments] for op in (made, target)
+    )
     return made if wanted == given else None

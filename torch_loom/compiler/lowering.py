@@ -50,7 +50,7 @@ def program_of(
             outputs = [encode(one, name_of) for one in node.args[0]]
         else:
             calls.append(call_of(node))
-    kept = [one for i, one in enumerate(outputs) if i not in updates.values()]
+    kept = [output for i, output in enumerate(outputs) if i not in updates.values()]
     kept += [{"ref": node.name} for node in saved_nodes(graph, saved)]
     return Program(inputs, tensors, calls, kept, {name: outputs[i] for name, i in updates.items()})
 

@@ -84,7 +84,7 @@ def specs_of(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict
     constants = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
     return {
         "given": [isinstance(leaf, torch.Tensor) for leaf in leaves],
-        "constants": [encode(one, lambda _: None) for one in constants],
+        "constants": [encode(constant, lambda _: None) for constant in constants],
         "keywords": list(kwargs),
         "names": list(names_of(args, kwargs)),
         "optional": bool(constants) and _are_defaults(module, args, kwargs),

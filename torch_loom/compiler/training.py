@@ -133,9 +133,9 @@ def _functional(function: Callable[..., list[torch.Tensor]]) -> Callable[..., li
             results = function(*wrapped)
         finally:
             core._disable_functionalization()
-        for one in results:
-            core._sync(one)
-        return [core._from_functional_tensor(one) for one in results]
+        for result in results:
+            core._sync(result)
+        return [core._from_functional_tensor(result) for result in results]
 
     return run
 
@@ -247,7 +247,7 @@ def _as_exported(
     results = output.args[0]
     assert isinstance(results, list | tuple)
     # What nothing changes is no result.
-    changed = [(node, one) for node, one in zip(kept, results[1:], strict=True) if one is not node]
+    changed = [(node, result) for node, result in zip(kept, results[1:], strict=True) if result is not node]
     output.args = ([results[0], *(one for _, one in changed)],)
     traced.graph.eliminate_dead_code()
     traced.recompile()

@@ -107,10 +107,10 @@ def provide(profiler_start: Callable[[], None], profiler_stop: Callable[[], None
         *(cudaHostGetDevicePointer, cudaHostRegister, cudaHostUnregister),
         *(cudaProfilerStart, cudaProfilerStop, cudaStreamCreate, cudaStreamDestroy),
     )
-    for one in functions:
-        one.__module__ = module.__name__
-        one.__qualname__ = one.__name__
-        setattr(module, one.__name__, one)
+    for function in functions:
+        function.__module__ = module.__name__
+        function.__qualname__ = function.__name__
+        setattr(module, function.__name__, function)
     for owner in (torch._C, torch.cuda):
         CUDA_NAME.put(owner, _cudart=module)
 

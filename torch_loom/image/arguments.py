@@ -47,8 +47,8 @@ def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any], num_outp
         raise ImageError(
             f"{path}: the file is damaged: the arguments {given!r} do not fit the constants {constants!r}"
         )
-    for one in constants:
-        decode(one, {}, _HOST)
+    for constant in constants:
+        decode(constant, {}, _HOST)
 
 
 def _are_texts(value: Any) -> bool:
@@ -62,7 +62,7 @@ def check_plan(path: str | os.PathLike[str], plan: Any) -> None:
         for epoch in plan["epochs"]:
             if [type(epoch["index"]), type(epoch["chip"]), type(epoch["ops"])] != [int, int, list]:
                 raise ValueError(f"the epoch {epoch['index']!r} on the chip {epoch['chip']!r}")
-        is_shown = len(sizes) == 3 and all(type(one) is int and 0 < one <= MAX_CORES for one in sizes)
+        is_shown = len(sizes) == 3 and all(type(size) is int and 0 < size <= MAX_CORES for size in sizes)
         if not is_shown or sizes[0] * sizes[1] > MAX_CORES:
             raise ValueError(f"the grid {plan['grid']!r} on {plan['num_chips']!r} chips")
         if not isinstance(plan["chip"], str):

@@ -137,7 +137,7 @@ class Executable:
         Args:
             parameters: of the module; each stands for the executable's tensor of the same memory.
         """
-        own = {one.data_ptr(): one for one in parameters}
+        own = {parameter.data_ptr(): parameter for parameter in parameters}
         tensors = {name: own.get(one.data_ptr(), one) for name, one in self._tensors.items()}
         bound = dict(tensors)
         run = self.program.bind(bound, self.device)
@@ -440,7 +440,7 @@ def sources_of(
 def _check_tensors(
     path: str | os.PathLike[str], program: Program, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    if missing := [one for one in program.tensors if one not in tensors]:
+    if missing := [tensor for tensor in program.tensors if tensor not in tensors]:
         raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
 
 
@@ -487,7 +487,10 @@ def _chip_name(index: int) -> str:
 
 def _detached(results: list[Any]) -> list[Any]:
     # A parameter that is a result, or a view of a result, is no part of the caller's autograd graph.
-    return [one.detach() if isinstance(one, torch.Tensor) and one.requires_grad else one for one in results]
+    return [
+        result.detach() if isinstance(result, torch.Tensor) and result.requires_grad else result
+        for result in results
+    ]
 
 
 def _moved(tensor: torch.Tensor, device: torch.device, requires_grad: bool) -> torch.Tensor:

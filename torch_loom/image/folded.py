@@ -70,8 +70,8 @@ class Folded:
         return {**alive, **self._others} if len(alive) == len(own) else None
 
     def _current_versions(self) -> list[int | None]:
-        own = [_version(one()) for one in self._parameters.values()]
-        return own + [_version(one) for one in self._others.values()]
+        own = [_version(parameter()) for parameter in self._parameters.values()]
+        return own + [_version(other) for other in self._others.values()]
 
 
 def _version(tensor: torch.Tensor | None) -> int | None:

@@ -176,8 +176,8 @@ class Program:
                 values[name] = step(values)
                 for one in dead:
                     del values[one]
-            results = [decode(one, values, device) for one in self.outputs]
-            return [*results, *(decode(one, values, device) for one in self.updates.values())]
+            results = [decode(output, values, device) for output in self.outputs]
+            return [*results, *(decode(update, values, device) for update in self.updates.values())]
 
         return run
 

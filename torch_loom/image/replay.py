@@ -117,7 +117,7 @@ class Replayer:
             capture = functools.partial(self._module.graph, capture_error_mode="thread_local")
             with self._module.device(device), capture(graph):
                 results = list(self._function(*own))
-            if any(isinstance(one, torch.Tensor) and one.device.index != device for one in results):
+            if any(isinstance(result, torch.Tensor) and result.device.index != device for result in results):
                 self.refusal = "it computes on several devices"
                 return None
             captured = _C.CapturedCall(graph, inputs, own, are_static, results)

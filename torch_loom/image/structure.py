@@ -34,7 +34,7 @@ def _written(spec: pytree.TreeSpec) -> dict[str, Any]:
     if spec.is_leaf():
         return _LEAF
     name, context = _named(spec)
-    return {"type": name, "context": context, "children_spec": [_written(one) for one in spec.children()]}
+    return {"type": name, "context": context, "children_spec": [_written(child) for child in spec.children()]}
 
 
 def _named(spec: pytree.TreeSpec) -> tuple[str, Any]:

@@ -69,12 +69,19 @@ def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[i
     """Copies of parameters, by id, on the device that all are for: none is copied on the host first."""
     if len(set(devices)) > 1:
         return {}
-    every = {one for module in modules for one in module.parameters() if type(one) is nn.Parameter}
+    every = {
+        parameter
+        for module in modules
+        for parameter in module.parameters()
+        if type(parameter) is nn.Parameter
+    }
     copies: dict[int, Any] = {
         id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every
     }
-    buffers = {one for module in modules for one in module.buffers() if _moves_alone(one, devices[0])}
-    copies.update({id(one): one.to(devices[0]) for one in buffers})
+    buffers = {
+        buffer for module in modules for buffer in module.buffers() if _moves_alone(buffer, devices[0])
+    }
+    copies.update({id(buffer): buffer.to(devices[0]) for buffer in buffers})
     return copies
 
 
@@ -89,7 +96,9 @@ def _empty_copies(modules: list[nn.Module]) -> dict[int, Any]:
     inner = {one for module in modules for one in module.modules()}
     attributes = [value for one in inner for value in vars(one).values()]
     return {
-        id(one): type(one)() for one in attributes if type(one) in (dict, OrderedDict, set, list) and not one
+        id(attribute): type(attribute)()
+        for attribute in attributes
+        if type(attribute) in (dict, OrderedDict, set, list) and not attribute
     }
 
 

@@ -97,9 +97,11 @@ class TFRunner(nn.Module):
         outputs = tensorflow.nest.flatten(traced.structured_outputs)
         made = tuple(
             torch.empty(
-                tuple(one.shape), dtype=from_tensorflow(tensorflow.zeros((), one.dtype)).dtype, device="meta"
+                tuple(output.shape),
+                dtype=from_tensorflow(tensorflow.zeros((), output.dtype)).dtype,
+                device="meta",
             )
-            for one in outputs
+            for output in outputs
         )
         return made[0] if len(made) == 1 else made
 
@@ -128,7 +130,7 @@ class _Bridge(torch.autograd.Function):
         inputs, parameters = tensors[:num_inputs], tensors[num_inputs:]
         ctx.runner = runner
         ctx.kept = runner.compute(inputs, parameters)
-        ctx.dtypes = [one.dtype for one in tensors]
+        ctx.dtypes = [tensor.dtype for tensor in tensors]
         return tuple(from_tensorflow(output) for output in ctx.kept[2])
 
     @staticmethod

@@ -88,7 +88,10 @@ def _torch_and_extension() -> Iterator[Finding]:
 
 def _several(running: str, folder: Path) -> str:
     """Return what to do where the environment has more than one torch; an empty text where it has one."""
-    noted = {(_real(str(one.locate_file(""))), one.version) for one in distributions(name="torch")}
+    noted = {
+        (_real(str(distribution.locate_file(""))), distribution.version)
+        for distribution in distributions(name="torch")
+    }
     folders = {_real(place) for place in sys.path if (Path(place) / "torch/__init__.py").is_file()}
     places = {place for place, _ in noted} | folders | {_real(str(folder.parent))}
     if len(noted) < 2 and len(places) < 2:

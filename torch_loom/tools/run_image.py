@@ -34,7 +34,7 @@ def run(image: Path, inputs: Path | None, out: Path | None, device: str | None, 
             begun = time.perf_counter()
             try:
                 results = executable.run_flat(given)
-                outputs = [one.cpu() for one in results if isinstance(one, torch.Tensor)]
+                outputs = [result.cpu() for result in results if isinstance(result, torch.Tensor)]
             except IndexError as error:  # of an embedding, say
                 raise ImageError(f"{inputs}: a value of the inputs is out of range ({error})") from error
             shortest = min(shortest, time.perf_counter() - begun)
@@ -84,18 +84,20 @@ def _write(path: Path, outputs: list[torch.Tensor]) -> None:
 
     # Outputs may be views of one another, which the format does not have.
     with whole_file(path, "file of outputs") as unfinished:
-        save_file({f"output_{i}": one.contiguous().clone() for i, one in enumerate(outputs)}, unfinished)
+        save_file(
+            {f"output_{i}": output.contiguous().clone() for i, output in enumerate(outputs)}, unfinished
+        )
 
 
 def _table(outputs: list[torch.Tensor]) -> Table:
     table = Table("output", "dtype", "shape", "least", "mean", "largest", box=None)
-    for number, one in enumerate(outputs):
-        numbers = one.double() if one.numel() and not one.is_complex() else None
+    for number, output in enumerate(outputs):
+        numbers = output.double() if output.numel() and not output.is_complex() else None
         figures = [numbers.min(), numbers.mean(), numbers.max()] if numbers is not None else []
         table.add_row(
             f"output_{number}",
-            str(one.dtype).removeprefix("torch."),
-            str(list(one.shape)),
+            str(output.dtype).removeprefix("torch."),
+            str(list(output.shape)),
             *(f"{float(figure):.6g}" for figure in figures),
         )
     return table

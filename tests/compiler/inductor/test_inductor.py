@@ -118,7 +118,7 @@ def test_forward_backward_and_dynamic_shapes() -> None:
         x = torch.randn(rows, 8)
         with listening() as tape:
             loss = compiled(x.to("loom"))
-        assert [one["name"] for one in tape.records if one["name"].startswith("cpp_fused")]
+        assert [record["name"] for record in tape.records if record["name"].startswith("cpp_fused")]
         expected = twin(x).relu().sum(-1)
         torch.testing.assert_close(loss.cpu(), expected, rtol=1e-5, atol=1e-5)
         loss.sum().backward()

@@ -168,7 +168,7 @@ class _Evaluation:
         elif op == "constant":
             self._values[result] = number
         else:
-            given = [self._values.get(one) for one in operands]
+            given = [self._values.get(operand) for operand in operands]
             self._values[result] = _computed(op, given, number)
 
     def _if(self, found: dict[Any, float], condition: int, then: list[Any], otherwise: list[Any]) -> None:

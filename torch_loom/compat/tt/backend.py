@@ -85,8 +85,8 @@ def _zeros(run: Callable[..., Any]) -> Callable[..., Any]:
         found, tree = torch.utils._pytree.tree_flatten(made)
         places = [n for n, one in enumerate(found) if isinstance(one, torch.Tensor)]
         zeros = _Zeros.apply([found[n] for n in places], *inputs)  # type: ignore[no-untyped-call]
-        for place, one in zip(places, zeros, strict=True):
-            found[place] = one
+        for place, zero in zip(places, zeros, strict=True):
+            found[place] = zero
         return torch.utils._pytree.tree_unflatten(found, tree)
 
     return results

@@ -199,4 +199,4 @@ def get_custom_compile_options() -> dict[str, Any]:
 
 def defaults() -> dict[str, Any]:
     """Return the default of each option."""
-    return {one.name: one.default for one in fields(TTOptions)}
+    return {field.name: field.default for field in fields(TTOptions)}

@@ -110,8 +110,8 @@ def remove_weight_dtype_overrides(model: nn.Module) -> int:
             if len(ours) == len(several[name]):
                 parametrize.remove_parametrizations(owner, name, leave_parametrized=False)
             else:
-                for one in ours:
-                    del several[name][list(several[name]).index(one)]
+                for number in ours:
+                    del several[name][list(several[name]).index(number)]
             count += len(ours)
     return count
 

@@ -152,7 +152,7 @@ class Converter:
                 self._like = self.placeholder("like")
                 self.captured[""] = self._like
         if self._like is None:
-            self._like = next((one for one in self._attributes.values()), None)
+            self._like = next((attribute for attribute in self._attributes.values()), None)
         return self._like
 
     def submodule(self, name: str, module: nn.Module) -> fx.Node:
@@ -316,13 +316,14 @@ class Converter:
             made = rule.function(*args, **kwargs)
         results = list(made) if rule.has_many else [made]
         if not all(
-            one is None or (isinstance(one, torch.Tensor) and one.numel() <= MAX_FOLDED) for one in results
+            result is None or (isinstance(result, torch.Tensor) and result.numel() <= MAX_FOLDED)
+            for result in results
         ):
             return None
         folder = self.scope.folder
         return [
-            Known(name or "unused", one if one is None else one.contiguous(), folder)
-            for name, one in zip(node.output, results, strict=False)
+            Known(name or "unused", result if result is None else result.contiguous(), folder)
+            for name, result in zip(node.output, results, strict=False)
         ]
 
     def _of_sizes(self, node: Any, given: Sequence[Any], attributes: dict[str, Any]) -> Any:
@@ -385,7 +386,10 @@ class Converter:
 
 
 def _numbers_in(attributes: dict[str, Any]) -> list[list[float]]:
-    found = [list(one) if isinstance(one, list | tuple) else [one] for one in attributes.values()]
+    found = [
+        list(attribute) if isinstance(attribute, list | tuple) else [attribute]
+        for attribute in attributes.values()
+    ]
     return [[number for number in one if isinstance(number, int | float)] for one in found]
 
 

@@ -167,7 +167,7 @@ def _check_calls(proto: Any, name: str) -> None:
     Raises:
         OnnxError: they are too many: a few functions that each call the next twice are enough.
     """
-    bodies = {(one.domain, one.name, one.overload): one for one in proto.functions}
+    bodies = {(function.domain, function.name, function.overload): function for function in proto.functions}
     counted: dict[tuple[str, str, str], int] = {}
 
     def count(body: Any) -> int:
@@ -191,15 +191,15 @@ def _check_calls(proto: Any, name: str) -> None:
 def _without_external(proto: Any) -> Any:
     """Return the model with empty tensors in the place of those that lie in files."""
     external = package().TensorProto.EXTERNAL
-    if not any(one.data_location == external for one in _tensors(proto)):
+    if not any(tensor.data_location == external for tensor in _tensors(proto)):
         return proto
     bare = package().ModelProto()
     bare.CopyFrom(proto)
-    for one in _tensors(bare):
-        if one.data_location == external:
-            one.ClearField("data_location")
-            one.ClearField("external_data")
-            one.dims[:] = [0]
+    for tensor in _tensors(bare):
+        if tensor.data_location == external:
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+            tensor.dims[:] = [0]
     return bare
 
 

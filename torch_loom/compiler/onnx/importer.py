@@ -70,7 +70,7 @@ def load_onnx(
 def _refuse_unknown(proto: Any, name: str) -> None:
     """Name all that is not read at once, so that a model is changed once."""
     versions = {one.domain: one.version for one in proto.opset_import}
-    own = {(one.domain, one.name) for one in proto.functions}
+    own = {(function.domain, function.name) for function in proto.functions}
     unknown: Counter[str] = Counter()
     first: dict[str, str] = {}
     for node in _nodes(proto):

@@ -73,7 +73,7 @@ def trunc_div(x: int, y: int) -> int:
 
 def _each(function: Callable[..., Any]) -> Callable[..., Array]:
     def compute(*values: Array) -> Array:
-        if math.prod(np.broadcast_shapes(*(one.shape for one in values))) > MAX_SIZES:
+        if math.prod(np.broadcast_shapes(*(value.shape for value in values))) > MAX_SIZES:
             raise NotImplementedError
         broadcast = np.broadcast_arrays(*values)
         made = np.empty(broadcast[0].shape, dtype=object)
@@ -195,7 +195,7 @@ def _product(x: Array, axes: Any = None, keepdims: int = 1) -> Array:
 
 
 def _range(start: Array, limit: Array, delta: Array) -> Array:
-    first, end, step = (one for values in (start, limit, delta) for one in _numbers(values))
+    first, end, step = (number for values in (start, limit, delta) for number in _numbers(values))
     if step == 0 or (end - first) // step > MAX_SIZES:
         raise NotImplementedError
     return array(list(range(first, end, step)))

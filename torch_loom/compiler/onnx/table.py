@@ -180,7 +180,7 @@ def _rule(function: Callable[..., Any], since: int, pure: bool) -> Rule:
 def _kind(annotation: Any) -> Kind | None:
     """Return what an annotation says that a function takes; None: it says nothing of the kind."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        found = {_kind(one) for one in typing.get_args(annotation) if one is not type(None)}
+        found = {_kind(arg) for arg in typing.get_args(annotation) if arg is not type(None)}
         return found.pop() if len(found) == 1 else None
     for marker in getattr(annotation, "__metadata__", ()):
         if isinstance(marker, Kind):

@@ -94,8 +94,8 @@ class Input:
     @property
     def is_fixed(self) -> bool:
         """Whether all sizes are known."""
-        return self.dims is not None and all(isinstance(one, int) for one in self.dims)
+        return self.dims is not None and all(isinstance(dim, int) for dim in self.dims)
 
     def __str__(self) -> str:
-        sizes = "any shape" if self.dims is None else [one if one is not None else "?" for one in self.dims]
+        sizes = "any shape" if self.dims is None else [dim if dim is not None else "?" for dim in self.dims]
         return f"{self.name} ({sizes})".replace("'", "")

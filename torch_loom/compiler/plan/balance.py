@@ -268,9 +268,9 @@ def _search(
         [one for one in work.choices if allowed(one[0]) or work.name in settings.sizes] or None
         for work in works
     ]
-    if any(one is None for one in fits):
+    if any(fit is None for fit in fits):
         return None
-    lists: list[list[Choice]] = [_pareto(one) for one in fits if one is not None]
+    lists: list[list[Choice]] = [_pareto(fit) for fit in fits if fit is not None]
     levels = sorted({cycles for one in lists for _, _, cycles in one})
     low = bisect.bisect_left(levels, max(one[-1][2] for one in lists))
     high = len(levels) - 1

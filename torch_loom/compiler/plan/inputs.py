@@ -40,7 +40,7 @@ def layouts(inputs: Mapping[fx.Node, list[fx.Node]], options: Options) -> dict[s
     """
     found = {}
     for node, readers in inputs.items():
-        is_strided = any(strided_convolution(one) > 1 for one in readers)
+        is_strided = any(strided_convolution(reader) > 1 for reader in readers)
         if is_strided and options.enable_conv_prestride:
             found[node.name] = PRESTRIDED
         elif options.enable_device_tilize and value_of(node).dtype.is_floating_point:

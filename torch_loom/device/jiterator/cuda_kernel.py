@@ -168,7 +168,7 @@ class CompiledKernel:
                 raise TypeError(f"Argument {i} of {self.name} must be a tensor or number, but got {value!r}")
         device = tensors[0].get_device() if tensors else current_device()
         if _recorder() is not None:
-            used = tuple(one.untyped_storage().nbytes() for one in tensors)
+            used = tuple(tensor.untyped_storage().nbytes() for tensor in tensors)
             launch = (device, self.name, "", tuple(sizes[:3]), tuple(sizes[3:]), shared_mem)
             _recorder().note(*launch, config.checks_kernels(), used)
         with stream_context(stream):

@@ -428,8 +428,8 @@ def _importers(owner: Any, name: str, value: Any) -> list[Any]:
     """Return the modules that have imported a function, as by ``from safetensors import safe_open``."""
     if not isinstance(owner, types.ModuleType):
         return []
-    modules = [one for one in list(sys.modules.values()) if isinstance(one, types.ModuleType)]
-    return [one for one in modules if one is not owner and one.__dict__.get(name) is value]
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, types.ModuleType)]
+    return [module for module in modules if module is not owner and module.__dict__.get(name) is value]
 
 
 def _entry(path: str | os.PathLike[str]) -> str:

@@ -165,7 +165,7 @@ def _sums(how: Precision, windows: Tensor, factor: float) -> Tensor:
     rows = windows.flatten(0, -2) if windows.dim() > 1 else windows.unsqueeze(0)
     depth = rows.shape[1]
     faces = -(-depth // _FACE)
-    rows = functional.pad(rows, (0, faces * _FACE - depth)).unflatten(-1, (faces, _FACE))
+    rows = functional.pad(rows, (0, faces * _FACE - depth)).reshape(-1, faces, _FACE)
     spread = functional.pad(rows, (0, _FACE)).flatten(-2)
     is_short = how.format.exponent_family is ExponentFamily.A
     kept = torch.tensor(factor, dtype=torch.float16 if is_short else torch.bfloat16).item()

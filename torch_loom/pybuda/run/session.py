@@ -289,7 +289,7 @@ def check_training(devices: Sequence[Device]) -> None:
     """
     for device in devices:
         runs_alone = isinstance(device, ChipDevice) and device.device_mode is DeviceMode.RunOnly
-        if runs_alone and not any(isinstance(one, ImageModule) for one in device.modules):
+        if runs_alone and not any(isinstance(module, ImageModule) for module in device.modules):
             raise PyBudaError(f"device {device.name!r} has mode RunOnly and no image: it cannot train")
         if _image_of(device, for_training=False):
             raise PyBudaError(
@@ -307,7 +307,7 @@ def check_training(devices: Sequence[Device]) -> None:
 
 def _image_of(device: Device, *, for_training: bool) -> bool:
     """Whether a device runs an image that was compiled for training, or for inference."""
-    images = [one.image for one in device.modules if isinstance(one, ImageModule)]
+    images = [module.image for module in device.modules if isinstance(module, ImageModule)]
     return any(image.is_compiled_for_training() == for_training for image in images)
 
 

@@ -40,7 +40,7 @@ for device in ("cuda:0", "cuda:1"):
     found = run(device)
     assert {one[1:] for one in found} == {(False, "none")} and len(found) == 2, found
     threads[device] = {one[0] for one in found}
-assert all(len(one) == 1 and main not in one for one in threads.values()), threads
+assert all(len(thread) == 1 and main not in thread for thread in threads.values()), threads
 assert threads["cuda:0"] != threads["cuda:1"]
 assert run("cuda:0")[0][0] in threads["cuda:0"]  # the same one each time
 assert {one[0] for one in run("cpu")} == {main}

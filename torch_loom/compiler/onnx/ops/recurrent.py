@@ -123,18 +123,18 @@ def _run(
 ) -> tuple[Tensor, list[Tensor]]:
     """Return all outputs, [T, D, B, H], and the last states, [D, B, H]; batches first if layout is 1."""
     if layer.get("layout"):
-        x, starts = x.transpose(0, 1), [None if one is None else one.transpose(0, 1) for one in starts]
+        x, starts = x.transpose(0, 1), [None if start is None else start.transpose(0, 1) for start in starts]
     outputs, lasts = [], []
     for way, backwards in enumerate(_ways(layer)):
         zero = torch.zeros(x.shape[1], hidden, dtype=x.dtype, device=x.device)
-        states = [zero if one is None else one[way] for one in starts]
+        states = [zero if start is None else start[way] for start in starts]
         made, last = _over_time(x, states, lengths, backwards, step_of(way))
         outputs.append(made)
         lasts.append(last)
     out = torch.stack(outputs, 1)
     ends = [torch.stack([last[number] for last in lasts]) for number in range(len(starts))]
     if layer.get("layout"):
-        return out.permute(2, 0, 1, 3), [one.transpose(0, 1) for one in ends]
+        return out.permute(2, 0, 1, 3), [end.transpose(0, 1) for end in ends]
     return out, ends
 
 
