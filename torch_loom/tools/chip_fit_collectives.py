@@ -126,8 +126,8 @@ def _figures(found: Mapping[str, Fit], rows: Sequence[Row]) -> Table:
         fit, peaks = found[fabric], [row.route.gbps for row in mine]
         span = f"{min(peaks):g}" if min(peaks) == max(peaks) else f"{min(peaks):g} to {max(peaks):g}"
         table.add_row(Text(fabric, style="bold"), f"links of {span} GB/s", "", f"{count} rows fitted")
-        for number, (one, told) in enumerate(zip(fit.protocols, fit.told, strict=True), 1):
-            for name, value in one._asdict().items():
+        for number, (protocol, told) in enumerate(zip(fit.protocols, fit.told, strict=True), 1):
+            for name, value in protocol._asdict().items():
                 by = f"{told[name]} rows" if told[name] else _untold(fabric, number, name, value)
                 table.add_row("", f"{number}. {name}", f"{value:g}", by)
     return table

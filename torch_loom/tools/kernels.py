@@ -59,11 +59,11 @@ def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the kernels of several processes, each kernel once."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for kernels in processes:
-        for one in kernels:
-            place = (one["name"], one["file"], one["line"], one["generated"])
-            known = found.setdefault(place, {**one, "launches": 0, "seconds": 0.0, "bytes": 0.0})
+        for kernel in kernels:
+            place = (kernel["name"], kernel["file"], kernel["line"], kernel["generated"])
+            known = found.setdefault(place, {**kernel, "launches": 0, "seconds": 0.0, "bytes": 0.0})
             for key in ("launches", "seconds", "bytes"):
-                known[key] += one[key]
+                known[key] += kernel[key]
     return sorted(found.values(), key=lambda one: -one["seconds"])
 
 
@@ -78,17 +78,17 @@ def _show(kernels: list[dict[str, Any]]) -> None:
     table.add_column("at", overflow="fold")
     for name in ("launches", "time", "of one", "moved", "occupancy", "checks"):
         table.add_column(name, justify="left" if name == "checks" else "right")
-    for one in kernels:
-        place = f"{os.path.basename(one['file'])}:{one['line']}" if one["file"] else ""
+    for kernel in kernels:
+        place = f"{os.path.basename(kernel['file'])}:{kernel['line']}" if kernel["file"] else ""
         table.add_row(
-            one["name"],
+            kernel["name"],
             place,
-            str(one["launches"]),
-            duration(one["seconds"]),
-            duration(one["seconds"] / one["launches"]),
-            size_text(round(one["bytes"])),
-            kernels_page.share_text(one["shapes"][0]),
-            kernels_page.checks_text(one),
+            str(kernel["launches"]),
+            duration(kernel["seconds"]),
+            duration(kernel["seconds"] / kernel["launches"]),
+            size_text(round(kernel["bytes"])),
+            kernels_page.share_text(kernel["shapes"][0]),
+            kernels_page.checks_text(kernel),
         )
     chip = kernels[0]["shapes"][0]["chip"]
     console.out.print(table)

@@ -45,13 +45,13 @@ def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
         kernels: what :func:`torch_loom.tools.kernels.merged` returned.
     """
     title = shlex.join(arguments)
-    seconds = sum(one["seconds"] for one in kernels)
+    seconds = sum(kernel["seconds"] for kernel in kernels)
     chip = kernels[0]["shapes"][0]["chip"] if kernels else ""
     cards = [
         ("kernels", str(len(kernels))),
-        ("launches", str(sum(one["launches"] for one in kernels))),
+        ("launches", str(sum(kernel["launches"] for kernel in kernels))),
         (f"time on {chip}, forecast", duration(seconds)),
-        ("moved", size_text(round(sum(one["bytes"] for one in kernels)))),
+        ("moved", size_text(round(sum(kernel["bytes"] for kernel in kernels)))),
     ]
     parts = [
         f"<!doctype html><html lang=en><meta charset=utf-8><title>kernels of {escape(title)}</title>",
@@ -63,7 +63,7 @@ def page(arguments: Sequence[str], kernels: Sequence[dict[str, Any]]) -> str:
             for name, value in cards
         ),
         "</div>",
-        *(part for number, one in enumerate(kernels) for part in _kernel(number, one)),
+        *(part for number, kernel in enumerate(kernels) for part in _kernel(number, kernel)),
     ]
     return "\n".join(parts)
 
