@@ -1,4 +1,4 @@
-"""Libraries that know devices by a list of names, under the name loom; Lightning is in tests/libraries."""
+"""Libraries that know devices by a list of names, under the name loom; Lightning is in test_lightning.py."""
 
 from __future__ import annotations
 

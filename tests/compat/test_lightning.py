@@ -1,13 +1,14 @@
-"""Lightning on devices of the name loom: `pytest tests/libraries/own_name.py` where it is installed."""
+"""Lightning on devices of the name loom."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import lightning as L
 import pytest
 import torch
 
-L = pytest.importorskip("lightning")
+pytestmark = pytest.mark.slow  # its import takes some seconds
 
 
 class Net(L.LightningModule):
