@@ -208,3 +208,32 @@ def test_compiled_code_says_the_same(call: Callable[[Tensor], Tensor], told: str
     # Without graph breaks the compiler's own error says which error of ours it met.
     with pytest.raises(torch._dynamo.exc.Unsupported, match=told):
         torch.compile(call, backend="aot_eager", fullgraph=True)(random(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (
+            {"k_block": 2**55},
+            "k_block is 36028797018963968; allowed: tiles of 32 products, from 1 to 2147483647",
+        ),
+        ({"k_block": True}, "k_block is True; allowed"),
+        ({"l1_accumulate": "yes"}, "l1_accumulate is 'yes'; allowed: True, False"),
+        ({"l1_accumulate": 1}, "l1_accumulate is 1; allowed: True, False"),
+    ],
+    ids=str,
+)
+def test_bad_blocks_of_sums_are_named(option: dict[str, Any], told: str) -> None:
+    x = random(4, 4)
+    for mode in ("silicon", "fast"):
+        if mode == "silicon" or "l1_accumulate" in option:
+            with pytest.raises(FormatError, match=f"matmul: {told}"):
+                numerics.matmul(x, x, mode=mode, **option)
+            with pytest.raises(FormatError, match=f"emulate: {told}"):
+                numerics.emulate(B8, mode=mode, **option)
+
+
+@pytest.mark.parametrize("packer", [[], {}, None, "precise"])
+def test_bad_packers_are_named(packer: Any) -> None:
+    with pytest.raises(FormatError, match=r"packer is .*; allowed: packer, packer_precise"):
+        numerics.emulate(B8, mode="silicon", packer=packer)

@@ -379,3 +379,80 @@ def test_dtypes_as_formats_are_the_chips_products() -> None:
         assert torch.equal(a @ b, wanted * (one * two))
     with numerics.tensor_core(chip="h100", format=torch.float16):
         assert torch.equal((a @ b).half(), halves)
+
+
+def layers_in_blocks() -> list[tuple[nn.Module, Any, tuple[str, ...], tuple[str, ...]]]:
+    """Models, inputs, which layers have the formats, and which have not."""
+    x = random(2, 5, 32)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 1)
+    inner = "layers.0."
+    parts = tuple(f"{inner}{name}" for name in ("self_attn", "linear1", "linear2"))
+    norms = (f"{inner}norm1", f"{inner}norm2")
+    indices = torch.arange(10).view(2, 5)
+    return [
+        (encoder, x, parts, norms),
+        (nn.TransformerEncoderLayer(32, 4, 64), x, ("self_attn", "linear1", "linear2"), ("norm1", "norm2")),
+        (nn.LSTM(32, 32, 2), x, ("",), ()),
+        (nn.GRU(32, 32), x, ("",), ()),
+        (nn.RNNCell(32, 32), x[0], ("",), ()),
+        (nn.ConvTranspose2d(32, 8, 2, groups=2), random(1, 32, 4, 4), ("",), ()),
+        (nn.Bilinear(32, 32, 8), (x, x), (), ("",)),
+        (nn.Linear(32, 32).double(), x.double(), (), ("",)),
+        (nn.Linear(24, 8), x[..., :24], (), ("",)),
+        (nn.EmbeddingBag(32, 32), indices, (), ("",)),
+        (nn.Sequential(nn.Embedding(32, 32), nn.Linear(32, 8)), indices, ("1",), ("0",)),
+    ]
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_a_search_tells_layers_that_have_no_format(number: int) -> None:
+    model, x, converted, unconverted = layers_in_blocks()[number]
+    model.eval()
+    result = numerics.search(model, x, budget=-1.0, formats=[BlockScaled.NVFP4, BlockScaled.MXFP8])
+    assert tuple(result.assignment) == converted
+    assert result.unconverted == unconverted
+    whole = sum(each.nbytes for each in model.parameters())
+    assert (result.bytes < whole) == bool(converted)
+    assert ("not converted" in result.table()) == bool(unconverted)
+    assert json.loads(result.to_json())["unconverted"] == list(unconverted)
+    has_fast_path = torch.backends.mha.get_fastpath_enabled()
+    inputs = x if isinstance(x, tuple) else (x,)
+    with torch.no_grad(), result.applied(model, exact=False):
+        changed = model(*inputs)
+    exact = model(*inputs)
+    first = [each[0] if isinstance(each, tuple) else each for each in (changed, exact)]
+    assert torch.allclose(*first, atol=1e-5) != bool(converted)
+    assert torch.backends.mha.get_fastpath_enabled() is has_fast_path
+
+
+def test_a_result_is_applied_to_its_own_model_alone() -> None:
+    x = random(2, 64)
+    result = numerics.search(layers(), x, budget=-1.0, formats=[BlockScaled.NVFP4, BlockScaled.MXFP8])
+    for other, told in [
+        (
+            nn.Linear(64, 8),
+            r"Linear, has no such layer: '0' of the Sequential .* \[64, 64\], \[64\]; allowed",
+        ),
+        (nn.Sequential(nn.Linear(64, 32)), r"parameters of \[32, 64\], \[32\] there: '0'"),
+    ]:
+        with pytest.raises(OperandError, match=f"applied: the model, a .*{told}"):
+            result.applied(other)
+    with pytest.raises(OperandError, match="applied: model is a int"):
+        result.applied(3)  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="applied: exact is 1; allowed: True, False"):
+        result.applied(layers(), exact=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("formats", [[B8, B4], [BlockScaled.NVFP4, BlockScaled.MXFP8]])
+def test_options_that_formats_do_not_need_are_looked_at(formats: list[Any]) -> None:
+    model, x = nn.Linear(32, 8), random(2, 32)
+    with pytest.raises(FormatError, match="search: fidelity is 'LoFi'; allowed: LoFi"):
+        search(model, x, formats=formats, fidelity="LoFi")  # type: ignore[arg-type]
+    for option, told in [
+        ({"fidelity": "LoFi"}, "fidelity is 'LoFi'; allowed: LoFi"),
+        ({"mode": []}, r"mode is \[\]; allowed: fast, silicon"),
+        ({"chip": "h1000"}, "chip is 'h1000', whose matrix instructions have no rule; allowed: v100"),
+        ({"chip": 3}, "chip is 3, whose"),
+    ]:
+        with pytest.raises(FormatError, match=f"compare: {told}"):
+            compare(model, x, formats, **option)  # type: ignore[arg-type]

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.nn.functional import ScalingType, SwizzleType, scaled_mm
-from torch.utils.checkpoint import checkpoint
 
 from tests.numerics.test_tensor_cores import chained, random
 from torch_loom.errors import FormatError, OperandError
@@ -254,11 +253,6 @@ def test_attention_of_masked_rows_and_with_dropout() -> None:
     assert (nothing == 0).all()
 
 
-def test_attention_under_transforms_says_that_it_has_no_rule() -> None:
-    with tensor_core(chip="h100"), pytest.warns(UserWarning, match="under torch.func it has float32's sums"):
-        torch.func.vmap(lambda q: functional.scaled_dot_product_attention(q, q, q))(HEADS)
-
-
 def test_scaled_mm_takes_recipes() -> None:
     rows, columns = torch.rand(16, 1), torch.rand(1, 16)
     with tensor_core(chip="h100"):
@@ -390,13 +384,6 @@ def test_autocast_narrows_attention_first() -> None:
         found = attention_under_autocast(x)
     assert found.dtype is torch.float16
     assert torch.equal(found, expected)
-
-
-def test_a_checkpoint_computes_again_what_it_computed() -> None:
-    x = [random(1, 2, 5, 8, seed=i).half().requires_grad_() for i in range(3)]
-    with tensor_core(chip="a100"), pytest.warns(UserWarning, match="within torch.utils.checkpoint"):
-        checkpoint(functional.scaled_dot_product_attention, *x, use_reentrant=False).float().sum().backward()
-    assert all(each.grad is not None for each in x)
 
 
 def test_tracing_sparse_and_nested_tensors_go_on_as_without_the_mode() -> None:

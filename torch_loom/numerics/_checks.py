@@ -88,6 +88,12 @@ def check_mode(op: str, mode: object) -> bool:
     return mode == "silicon"
 
 
+def check_flag(op: str, name: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise FormatError(f"{op}: {name} is {value!r}; allowed: True, False")
+
+
 def check_tensor(op: str, tensor: object, argument: str = "t") -> Tensor:
     """Return `tensor` if it is a dense tensor."""
     if not isinstance(tensor, Tensor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_loom.errors import FormatError
+from torch_loom.numerics._checks import check_flag
 from torch_loom.numerics.formats import DataFormat, ExponentFamily
 
 PYBUDA, HOST, PACKER, PACKER_PRECISE, UNPACKER = range(5)
@@ -28,6 +29,7 @@ FORMATS = {
 CHIPS = {"wormhole_b0": 0, "blackhole": 2, "grayskull": 0}
 _ON, _SHORT, _ADDS_IN_MEMORY = 1, 4, 8
 _BLOCK_SHIFT = 8
+_LARGEST_BLOCK = 2**31 - 1
 
 
 def _names(formats: tuple[DataFormat, ...]) -> str:
@@ -81,8 +83,12 @@ def silicon_mode(
         raise FormatError(
             f"{op}: no rule of silicon for {fmt.name} on {chip}; allowed: {_names(FORMATS[PACKER])}, integers"
         )
-    if k_block is not None and (not isinstance(k_block, int) or k_block < 1):
-        raise FormatError(f"{op}: k_block is {k_block!r}; allowed: tiles of 32 products, from 1 on, or None")
+    check_flag(op, "l1_accumulate", l1_accumulate)
+    if k_block is not None and (type(k_block) is not int or not 1 <= k_block <= _LARGEST_BLOCK):
+        raise FormatError(
+            f"{op}: k_block is {k_block!r}; allowed: tiles of 32 products, from 1 to {_LARGEST_BLOCK}, "
+            "or None"
+        )
     short = fmt.exponent_family is ExponentFamily.A
     adds = _ADDS_IN_MEMORY if l1_accumulate else 0
     return _ON | CHIPS[chip] | (_SHORT if short else 0) | adds | (k_block or 0) << _BLOCK_SHIFT
@@ -99,6 +105,7 @@ def check_no_blocks(op: str, k_block: object, l1_accumulate: object) -> None:
     Raises:
         FormatError: there are any.
     """
+    check_flag(op, "l1_accumulate", l1_accumulate)
     for name, value in (("k_block", k_block), ("l1_accumulate", l1_accumulate or None)):
         if value is not None:
             raise FormatError(f"{op}: {name} is {value!r} in mode 'fast'; allowed: mode='silicon'")

@@ -15,10 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.numerics import _fits
 from torch_loom.numerics.emulation.operands import pass_mark
 
 Run = Callable[..., Any]
 Op = Callable[..., Tensor]
+
+
+def is_masked_rightly(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *rest: Any, **options: Any
+) -> bool:
+    """Whether a mask has the shape of the scores, or one that expands to it."""
+    return attn_mask is None or _fits.expands(attn_mask, (*query.shape[:-1], key.shape[-2]))
 
 
 def scaled_dot_product_attention(

@@ -7,8 +7,10 @@ optimizers need no mode.
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -18,10 +20,12 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
-from torch_loom.errors import FormatError
+from torch_loom.errors import FormatError, OperandError
+from torch_loom.numerics import _fits
+from torch_loom.numerics._checkpoints import recompute_under
 from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics._scripts import check_scripts
 from torch_loom.numerics.emulation import attention, elements, products
-from torch_loom.numerics.emulation.checkpoints import recompute_under
 from torch_loom.numerics.emulation.operands import (
     Weights,
     format_of,
@@ -76,6 +80,7 @@ class Emulation(TorchFunctionMode):
             self._modules = ModulePaths(self.places, self._called.update)
             weakref.finalize(self, self._modules.end)
         recompute_under(Emulation)
+        check_scripts()
 
     def __reduce__(self) -> Any:
         # What threads, hooks and weights are at is no part of a copy.
@@ -123,6 +128,35 @@ class Emulation(TorchFunctionMode):
         if self._modules is not None and kind is None and is_makers and not self._has_warned:
             self._has_warned = True
             warn_unknown(self.settings.overrides, sorted(self._called))
+
+    def check_script(self, script: Any) -> None:
+        """Refuse a call of TorchScript.
+
+        Raises:
+            OperandError: always.
+        """
+        raise OperandError(
+            f"emulate: {script.name!r} is compiled by TorchScript, whose ops no function mode sees: they "
+            "would be float32; allowed: the module as it was before torch.jit, or torch.compile"
+        )
+
+    def recomputed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs in this emulation, at the place where the program is now."""
+        here = self.places.here
+        paths, names = list(here.paths), here.names
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                place = self.places.here  # this thread's: backward may run in another
+                kept = place.names
+                place.paths, place.names = list(paths), names
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    place.names = kept
+
+        return run
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -180,6 +214,8 @@ class Emulation(TorchFunctionMode):
         handler = products.handler_of(func, base)
         if handler is not None:
             value = handler(self, how, fmt, *args, **kwargs)
+            if value is products.UNFIT:
+                _fits.refuse(func, args, kwargs)
             if value is not products.NOT_TAKEN:
                 return value
         if elements.has_rule(how, base):
@@ -189,6 +225,8 @@ class Emulation(TorchFunctionMode):
         if base in MULTIPLICATIONS and len(args) == 2 and not kwargs:
             return products.multiply(self, how, *args)
         if base == "scaled_dot_product_attention":
+            if not attention.is_masked_rightly(*args, **kwargs):
+                _fits.refuse(func, args, kwargs)
             return attention.scaled_dot_product_attention(
                 self._run, self._product(how), self._widen(how), self._take(how), *args, **kwargs
             )

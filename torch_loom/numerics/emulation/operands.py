@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Parameter
-from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_loom.numerics._checks import FLOAT_DTYPES
 from torch_loom.numerics._ops import NONE, ops
@@ -98,7 +98,9 @@ class Weights:
     """
 
     def __init__(self) -> None:
-        self._kept: Any = None  # a WeakIdKeyDictionary once needed; torch.compile cannot trace its creation
+        # By memory, which is known by a weak reference: one to a parameter would forbid that it be swapped.
+        self._kept: dict[tuple[Any, ...], tuple[StorageWeakRef, tuple[Any, ...], Tensor, Tensor]] = {}
+        self._limit = 64
 
     def get(self, weight: Tensor, how: Precision) -> Tensor:
         fmt, number = how.format, how.taken
@@ -108,17 +110,24 @@ class Weights:
         state = None if how.silicon or weight.is_inference() else _state(weight)
         if state is None:
             return mark(ops.quantize(weight, number), fmt)
-        if self._kept is None:
-            self._kept = WeakIdKeyDictionary()
         values, state = weight.detach(), (number, *state)
-        kept = self._kept.get(weight)
-        if kept is None or kept[0] != state:
+        storage = values.untyped_storage()
+        key = (storage._cdata, values.storage_offset(), values.shape, values.stride(), values.dtype)
+        kept = self._kept.get(key)
+        if kept is None or kept[1] != state:
             known = torch.zeros(1, dtype=torch.int64, device=values.device)
-            kept = (state, mark(torch.empty_like(values), fmt), known)
-            self._kept[weight] = kept
-        converted: Tensor = kept[1]
-        ops.renew_(converted, kept[2], values, number)
+            kept = (StorageWeakRef(storage), state, mark(torch.empty_like(values), fmt), known)
+            self._forget()
+            self._kept[key] = kept
+        _, _, converted, known = kept
+        ops.renew_(converted, known, values, number)
         return converted
+
+    def _forget(self) -> None:
+        """Drop what was kept of parameters that are gone, whenever as many again have come."""
+        if len(self._kept) >= self._limit:
+            self._kept = {key: kept for key, kept in self._kept.items() if not kept[0].expired()}
+            self._limit = 64 + 2 * len(self._kept)
 
 
 def _state(weight: Tensor) -> tuple[Any, ...] | None:

@@ -129,7 +129,7 @@ class Settings:
         packer: str = "packer",
     ) -> None:
         self.unit = unit
-        if packer not in _PACKERS:
+        if not isinstance(packer, str) or packer not in _PACKERS:
             raise FormatError(f"emulate: packer is {packer!r}; allowed: {', '.join(_PACKERS)}")
         self.packer = _PACKERS[packer]
         self.formats = None if formats is None else frozenset(check_formats("emulate", formats))

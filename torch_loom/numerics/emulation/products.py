@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torch_loom.numerics import _fits
 from torch_loom.numerics._ops import NONE, WHOLE, ops
 from torch_loom.numerics._silicon import has_blocks
 from torch_loom.numerics.emulation.operands import format_of, is_float, mark, operand, operands, pass_mark
 from torch_loom.numerics.emulation.precision import Precision
-from torch_loom.numerics.emulation.rules import BILINEAR, MATMULS, MULTIPLICATIONS
+from torch_loom.numerics.emulation.rules import BILINEAR, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.products import _Product, _silicon_convolution, _silicon_transposed
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Handler = Callable[..., Any]
 # What a handler returns for arguments that it does not take: the function is then computed as any other.
 NOT_TAKEN = object()
+# For arguments that PyTorch refuses, where the ops of ``loom_numerics`` would not.
+UNFIT = object()
 
 
 def fidelity_of(how: Precision) -> int:
@@ -47,32 +50,52 @@ def matmul(emulation: Emulation, how: Precision, out: DataFormat | None, a: Tens
     return result if out is None else mark(result, out)
 
 
-def _matmul(emulation: Emulation, how: Precision, out: DataFormat, a: Any, b: Any, **kwargs: Any) -> Any:
-    return NOT_TAKEN if kwargs or not (is_float(a) and is_float(b)) else matmul(emulation, how, out, a, b)
+def _matmul(fits: Callable[[Tensor, Tensor], bool] | None = None) -> Handler:
+    """A product of operands that `fits` allows: of any, for matmul."""
+
+    def handle(emulation: Emulation, how: Precision, out: DataFormat, a: Any, b: Any, **kwargs: Any) -> Any:
+        if kwargs or not (is_float(a) and is_float(b)):
+            return NOT_TAKEN
+        if fits is not None and not fits(a, b):
+            return UNFIT
+        return matmul(emulation, how, out, a, b)
+
+    return handle
 
 
-def _added_matmul(
-    emulation: Emulation,
-    how: Precision,
-    out: DataFormat,
-    self: Any,
-    a: Any,
-    b: Any,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Any:
+def _added_matmul(fits: Callable[[Tensor, Tensor], bool]) -> Handler:
     """``beta * self + alpha * (a @ b)``: addmm, addmv, baddbmm."""
-    sums = matmul(emulation, how, None, a, b)
-    return sums * alpha + operand(self, how, emulation.weights) * beta
+
+    def handle(
+        emulation: Emulation,
+        how: Precision,
+        out: DataFormat,
+        self: Any,
+        a: Any,
+        b: Any,
+        *,
+        beta: float = 1,
+        alpha: float = 1,
+    ) -> Any:
+        if not fits(a, b) or not _fits.expands(self, (*a.shape[:-1], *b.shape[a.dim() - 1 :])):
+            return UNFIT
+        sums = matmul(emulation, how, None, a, b)
+        return sums * alpha + operand(self, how, emulation.weights) * beta
+
+    return handle
+
+
+_added_matrices = _added_matmul(_fits.matrices)
 
 
 def _addbmm(
     emulation: Emulation, how: Precision, out: DataFormat, self: Any, a: Any, b: Any, **kwargs: Any
 ) -> Any:
+    if not _fits.batches(a, b):
+        return UNFIT
     # One matmul over the batch and the inner dimension.
     rows = a.transpose(0, 1).flatten(1, 2)
-    return _added_matmul(emulation, how, out, self, rows, b.flatten(0, 1), **kwargs)
+    return _added_matrices(emulation, how, out, self, rows, b.flatten(0, 1), **kwargs)
 
 
 def _linear(
@@ -239,6 +262,11 @@ def _bilinear_layer(
     weight: Any,
     bias: Any = None,
 ) -> Any:
+    is_one = left.shape[:-1] == right.shape[:-1] and weight.dim() == 3
+    if not is_one or weight.shape[1:] != (left.shape[-1], right.shape[-1]):
+        return UNFIT
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return UNFIT
     # x1 · W first, then with x2: each a product of its own.
     weight = operand(weight, how, emulation.weights)
     if how.silicon:
@@ -273,14 +301,22 @@ def _convolution(dimensions: int, *, transposed: bool = False) -> Handler:
         groups: int = 1,
         output_padding: Any = 0,
     ) -> Any:
+        if input.dim() not in (dimensions + 1, dimensions + 2) or weight.dim() != dimensions + 2:
+            return UNFIT
         input = operand(input, how, emulation.weights, exact=True)
         weight = operand(weight, how, emulation.weights, exact=True)
         bias = operand(bias, how, emulation.weights)
         stride, dilation, after = (_sizes(each, dimensions) for each in (stride, dilation, output_padding))
         if isinstance(padding, str):
+            if padding != "valid" and (padding != "same" or set(stride) != {1}):
+                return UNFIT
             input, padding = _padded(input, padding, weight.shape[2:], dilation)
         padding = _sizes(padding, dimensions)
         batched = input if input.dim() == dimensions + 2 else input.unsqueeze(0)
+        if not _fits.is_convolution(
+            batched, weight, bias, stride, padding, dilation, transposed, after, groups
+        ):
+            return UNFIT
         if how.silicon:
             unit = _Product(how.fidelity.value, how.accumulate, how.silicon, NONE)
             if unit.has_blocks:
@@ -346,8 +382,14 @@ def _is_in(left: Tensor, right: Tensor, fmt: DataFormat) -> bool:
 
 
 HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(MATMULS, _matmul),
-    **dict.fromkeys(("addmm", "addmv", "baddbmm"), _added_matmul),
+    **dict.fromkeys(("matmul", "__matmul__"), _matmul()),
+    "mm": _matmul(_fits.matrices),
+    "bmm": _matmul(_fits.batches),
+    "mv": _matmul(_fits.vector),
+    "dot": _matmul(_fits.vectors),
+    "addmm": _added_matrices,
+    "addmv": _added_matmul(_fits.vector),
+    "baddbmm": _added_matmul(_fits.batches),
     "addbmm": _addbmm,
     "linear": _linear,
     "einsum": _einsum,

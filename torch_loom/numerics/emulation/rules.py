@@ -78,7 +78,6 @@ LOSSES = _names(
 # Functions whose other operands are written, so that they must be the program's own: running statistics.
 WITH_STATISTICS = frozenset(("batch_norm", "instance_norm", "native_batch_norm"))
 
-MATMULS = frozenset(("matmul", "mm", "bmm", "mv", "dot", "__matmul__"))
 MULTIPLICATIONS = frozenset(("mul", "multiply", "__mul__", "__rmul__"))
 # Linear in each of two operands, so that masking both is all that fidelity needs: the operands' places.
 BILINEAR = {

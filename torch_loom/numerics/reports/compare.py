@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from torch_loom.errors import FormatError
-from torch_loom.numerics._checks import check_formats, check_module
+from torch_loom.numerics._checks import check_fidelity, check_formats, check_mode, check_module
 from torch_loom.numerics.emulation import Emulated, Override, emulate
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.reports.layers import layers_of, observed, run
 from torch_loom.numerics.reports.page import comparison_page
 from torch_loom.numerics.reports.statistics import Errors, Format
-from torch_loom.numerics.tensor_cores import BlockScaled, Multiplied, tensor_core
+from torch_loom.numerics.tensor_cores import BlockScaled, Multiplied, chip_rule, tensor_core
 from torch_loom.numerics.tensor_cores.block_formats import Plain
 
 
@@ -138,10 +138,15 @@ def compare(
         is reported by its last run.
 
     Raises:
-        FormatError: no formats, or a format that values cannot have.
+        FormatError: no formats, or a format that values cannot have; a mode, fidelity or chip that is none.
         OperandError: `model` is no module, or returns no tensor.
     """
     model = check_module("compare", model)
+    check_mode("compare", mode)
+    if chip is not None:
+        chip_rule(chip, torch.float16, torch.float16, "compare")
+    if fidelity is not None:
+        check_fidelity("compare", fidelity)
     if isinstance(formats, Tensor):
         raise FormatError(
             f"compare: formats is a tensor of shape {list(formats.shape)} and of {formats.dtype}; it "

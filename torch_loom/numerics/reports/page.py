@@ -169,6 +169,7 @@ def search_page(
     budget: float,
     score: float,
     num_bytes: int,
+    unconverted: str,
 ) -> str:
     """Return the page of a search."""
     colors = _color_of(
@@ -228,6 +229,7 @@ def search_page(
             ),
             "</section><section><h2>Layers</h2>",
             _table(("Layer", "Format", "Bytes", "Score with this layer alone narrowed"), rows, 2),
+            f"<p>Not converted: {html.escape(unconverted)}</p>" if unconverted else "",
             "</section>",
         ],
     )

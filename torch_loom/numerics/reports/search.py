@@ -8,14 +8,21 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from torch_loom.errors import FormatError, OperandError
-from torch_loom.numerics._checks import check_families, check_formats, check_mode, check_module
+from torch_loom.numerics._checks import (
+    check_families,
+    check_fidelity,
+    check_flag,
+    check_formats,
+    check_mode,
+    check_module,
+)
 from torch_loom.numerics.emulation import emulate
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 from torch_loom.numerics.quantization import num_tiles
@@ -23,6 +30,7 @@ from torch_loom.numerics.reports.layers import layers_of, run
 from torch_loom.numerics.reports.page import search_page
 from torch_loom.numerics.reports.statistics import pcc
 from torch_loom.numerics.tensor_cores import BlockScaled, TensorCores
+from torch_loom.numerics.tensor_cores.fused_layers import WITHOUT_FUSED_LAYERS
 
 # Formats of Tensix chips, or all of them formats with scales of blocks.
 SearchFormat = DataFormat | BlockScaled
@@ -66,6 +74,11 @@ class SearchResult:
     bytes: int
     model: str = ""
     """The class of the model."""
+    unconverted: tuple[str, ...] = ()
+    """Layers that keep their dtype, and that `bytes` counts in it: none of their products has a format with
+    scales of blocks. Norms and embeddings multiply no matrices; of others the dtype or K is no format's."""
+    shapes: dict[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    """Of the parameters of each layer."""
 
     @property
     def assignment(self) -> Assignment:
@@ -90,13 +103,27 @@ class SearchResult:
 
         Raises:
             FormatError: the formats are those of Tensix chips; `emulate` takes them as `overrides`.
+            OperandError: the model is another than the one that was searched.
         """
         if not isinstance(self.widest, BlockScaled):
             raise FormatError(
                 f"applied: {self.widest.name} has no scales of blocks; allowed: formats of BlockScaled. For "
                 "this one, emulate(model, result.widest, overrides=result.overrides)"
             )
-        return _in_blocks(model, self.assignment, exact)
+        check_flag("applied", "exact", exact)
+        self._check_model(check_module("applied", model))
+        return _applied(model, self.assignment, exact)
+
+    def _check_model(self, model: nn.Module) -> None:
+        own = _layers(model)
+        for path, shapes in self.shapes.items():
+            found = _shapes(own[path]) if path in own else None
+            if found != shapes:
+                what = "no such layer" if found is None else f"parameters of {_listed(found)} there"
+                raise OperandError(
+                    f"applied: the model, a {type(model).__name__}, has {what}: {path or '(model)'!r} of the "
+                    f"{self.model} that was searched has parameters of {_listed(shapes)}; allowed: that model"
+                )
 
     def frontier(self) -> list[Point]:
         """Return the points that no other beats in both bytes and score, smallest first."""
@@ -119,7 +146,13 @@ class SearchResult:
             f"{self.bytes:,} bytes of weights, score {self.score:.6f} (budget {self.budget}); all in "
             f"{first.format.name}: {first.bytes:,} bytes, score {first.score:.6f}"
         )
+        if self.unconverted:
+            lines.append(f"not converted: {self._names_unconverted}")
         return "\n".join(lines)
+
+    @property
+    def _names_unconverted(self) -> str:
+        return ", ".join(path or "(model)" for path in self.unconverted)
 
     def to_json(self) -> str:
         """Return everything as JSON."""
@@ -128,6 +161,7 @@ class SearchResult:
             "budget": self.budget,
             "score": self.score,
             "bytes": self.bytes,
+            "unconverted": list(self.unconverted),
             "layers": [
                 {
                     "layer": each.layer,
@@ -154,7 +188,14 @@ class SearchResult:
         """Return one page that needs nothing else: the frontier as a plot, and the layers' formats."""
         frontier = self.frontier()
         return search_page(
-            self.model, self.layers, self.points, frontier, self.budget, self.score, self.bytes
+            self.model,
+            self.layers,
+            self.points,
+            frontier,
+            self.budget,
+            self.score,
+            self.bytes,
+            self._names_unconverted,
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -174,17 +215,38 @@ def _overrides(assignment: Assignment, widest: SearchFormat) -> dict[str, Any]:
     return {f"{path}:" if path else "*": fmt for path, fmt in assignment.items() if fmt is not widest}
 
 
+def _layers(model: nn.Module) -> dict[str, nn.Module]:
+    """The layers with parameters, by path."""
+    return {path: part for path, part in layers_of(model).items() if any(True for _ in part.parameters())}
+
+
+def _shapes(layer: nn.Module) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(each.shape) for each in layer.parameters())
+
+
+def _listed(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return ", ".join(str(list(each)) for each in shapes)
+
+
 @contextmanager
-def _in_blocks(model: nn.Module, assignment: Assignment, exact: bool) -> Iterator[None]:
-    """Run each layer under the instructions of its format."""
+def _applied(model: nn.Module, assignment: Assignment, exact: bool) -> Iterator[None]:
+    with _in_blocks(model, assignment, exact):
+        yield
+
+
+@contextmanager
+def _in_blocks(model: nn.Module, assignment: Assignment, exact: bool) -> Iterator[dict[str, TensorCores]]:
+    """Run each layer under the instructions of its format; yields the modes by path."""
     changed: list[tuple[nn.Module, Any]] = []
+    modes: dict[str, TensorCores] = {}
     try:
         for path, fmt in assignment.items():
             part = model.get_submodule(path)
-            cores = TensorCores("b200", format=fmt, exact=exact, partial=True)
+            modes[path] = TensorCores("b200", format=fmt, exact=exact, partial=True)
             changed.append((part, part.__dict__.get("forward")))
-            part.forward = functools.partial(_run_in, cores, part.forward)
-        yield
+            part.forward = functools.partial(_run_in, modes[path], part.forward)
+        with WITHOUT_FUSED_LAYERS:  # of a transformer, whose kernel does not call the layers in it
+            yield modes
     finally:
         for part, forward in reversed(changed):
             if forward is None:
@@ -205,17 +267,25 @@ class _Search:
         inputs: Any,
         metric: Metric,
         fidelity: MathFidelity | None,
-        widest: SearchFormat,
+        formats: Sequence[SearchFormat],
         mode: str,
     ):
         self.model, self.inputs, self.metric = model, inputs, metric
-        self.fidelity, self.widest, self.mode = fidelity, widest, mode
+        self.fidelity, self.widest, self.mode = fidelity, formats[0], mode
         self.exact = run(model, inputs).clone()
-        self.layers = {
-            path: list(part.parameters())
-            for path, part in layers_of(model).items()
-            if any(True for _ in part.parameters())
-        }
+        self.layers = _layers(model)
+        # By layer and format: K of the products that were converted.
+        self.depths: dict[tuple[str, SearchFormat], set[int]] = {}
+        self.unconverted: dict[str, nn.Module] = {}
+        if isinstance(self.widest, BlockScaled):
+            for fmt in formats:
+                self.output(dict.fromkeys(self.layers, fmt))
+            self.unconverted = {
+                path: part
+                for path, part in self.layers.items()
+                if not any(self.depths[path, fmt] for fmt in formats)
+            }
+            self.layers = {path: part for path, part in self.layers.items() if path not in self.unconverted}
 
     def score(self, assignment: Assignment) -> float:
         found = self.metric(self.output(assignment), self.exact)
@@ -226,8 +296,10 @@ class _Search:
 
     def output(self, assignment: Assignment) -> Tensor:
         if isinstance(self.widest, BlockScaled):
-            with _in_blocks(self.model, assignment, self.mode == "silicon"):
-                return run(self.model, self.inputs)
+            with _in_blocks(self.model, assignment, self.mode == "silicon") as modes:
+                output = run(self.model, self.inputs)
+            self.depths.update({(path, assignment[path]): cores.depths for path, cores in modes.items()})
+            return output
         overrides: dict[str, Any] = _overrides(assignment, self.widest)
         if self.fidelity is not None:
             overrides = {path: {"format": fmt, "fidelity": self.fidelity} for path, fmt in overrides.items()}
@@ -241,22 +313,27 @@ class _Search:
 
     def bytes_of(self, path: str, fmt: SearchFormat) -> int:
         if isinstance(fmt, BlockScaled):
-            return sum(_block_bytes(weight, fmt) for weight in self.layers[path])
+            part, depths = self.layers[path], self.depths[path, fmt]
+            return sum(_block_bytes(part, weight, fmt, depths) for weight in part.parameters())
         per_tile: int = fmt.bytes_per_tile
         # A convolution's weight is a matrix to the chip: filters by the values of a window.
         shapes = [
-            weight.flatten(1).shape if weight.dim() > 2 else weight.shape for weight in self.layers[path]
+            weight.flatten(1).shape if weight.dim() > 2 else weight.shape
+            for weight in self.layers[path].parameters()
         ]
         return sum(num_tiles(shape) * per_tile for shape in shapes)
 
     def total(self, assignment: Assignment) -> int:
-        return sum(self.bytes_of(path, fmt) for path, fmt in assignment.items())
+        kept = sum(each.nbytes for part in self.unconverted.values() for each in part.parameters())
+        return kept + sum(self.bytes_of(path, fmt) for path, fmt in assignment.items())
 
 
-def _block_bytes(weight: Tensor, fmt: BlockScaled) -> int:
-    """What a parameter takes: one that no layer multiplies in blocks stays as it is."""
-    if weight.dim() < 2 or weight[0].numel() % fmt.block:
-        return weight.numel() * weight.element_size()
+def _block_bytes(part: nn.Module, weight: Tensor, fmt: BlockScaled, depths: set[int]) -> int:
+    """What a parameter takes: one that its layer does not multiply in blocks stays as it is."""
+    # K is what a row has; of transposed convolutions, and of matrices that stand as they are, a column.
+    columns = weight.shape[1] * getattr(part, "groups", 1) if weight.dim() > 1 else 0
+    if not columns or not {weight[0].numel(), weight.numel() // columns} & depths:
+        return weight.nbytes
     return math.ceil(weight.numel() * fmt.bits / 8) + (4 if fmt is BlockScaled.NVFP4 else 0)
 
 
@@ -302,7 +379,8 @@ def search(
         metric: ``metric(output, exact_output)`` → a score, larger is better; or ``"pcc"``, their correlation.
         budget: the lowest score allowed.
         formats: of one exponent family, widest first or not; or formats with scales of blocks, which layers
-            have as under ``tensor_core(chip="b200", format=..., partial=True)``.
+            have as under ``tensor_core(chip="b200", format=..., partial=True)``. Layers without products that
+            have them are not among the result's.
         mode: as for :func:`emulate`; ``"silicon"`` sums as the chip does, b200 for formats with scales.
         fidelity: for all layers; default: what sees all bits of each layer's format.
 
@@ -317,6 +395,8 @@ def search(
     model = check_module("search", model)
     chosen = _chosen(formats)
     check_mode("search", mode)
+    if fidelity is not None:
+        check_fidelity("search", fidelity)
     if metric == "pcc":
         metric = pcc
     if isinstance(metric, str):
@@ -329,7 +409,7 @@ def search(
         )
     if not isinstance(budget, float | int) or math.isnan(budget):
         raise OperandError(f"search: budget is {budget!r}; allowed: a number, the lowest score")
-    trial = _Search(model, inputs, metric, fidelity, chosen[0], mode)
+    trial = _Search(model, inputs, metric, fidelity, chosen, mode)
     assignment: Assignment = dict.fromkeys(trial.layers, chosen[0])
     whole = Point(trial.total(assignment), trial.score(assignment), "", chosen[0], True)
     points = [whole]
@@ -355,7 +435,16 @@ def search(
         LayerChoice(path, fmt, trial.bytes_of(path, fmt), sensitivity[path])
         for path, fmt in assignment.items()
     )
-    return SearchResult(layers, tuple(points), budget, score, trial.total(assignment), type(model).__name__)
+    return SearchResult(
+        layers,
+        tuple(points),
+        budget,
+        score,
+        trial.total(assignment),
+        type(model).__name__,
+        tuple(trial.unconverted),
+        {path: _shapes(part) for path, part in trial.layers.items()},
+    )
 
 
 def _moves(

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import functools
 import math
-import types
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.utils.checkpoint
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from torch_loom.errors import OperandError
+from torch_loom.numerics.tensor_cores.fused_layers import WITHOUT_RECURRENT_KERNELS
+from torch_loom.patches.attention_layers import with_attention
 
 if TYPE_CHECKING:
     from torch_loom.numerics.tensor_cores.emulation import TensorCores
@@ -31,6 +31,7 @@ _FUNCTIONS = (
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+_RECURRENT = (torch.lstm, torch.ops.aten.lstm, torch.ops.aten.lstm.input, torch.ops.aten.lstm.data)
 
 
 class AttentionMode(TorchFunctionMode):
@@ -40,15 +41,36 @@ class AttentionMode(TorchFunctionMode):
         super().__init__()
         self._cores = cores
 
+    def check_script(self, script: Any) -> None:
+        """Refuse attention that TorchScript computes: of its products, the mode sees float32 ones.
+
+        Raises:
+            OperandError: there is attention in it.
+        """
+        if _has_attention(script.graph):
+            raise OperandError(
+                f"tensor_core: {script.name!r} is compiled by TorchScript and has attention in it, whose "
+                "sums would be float32's; allowed: the module as it was before torch.jit"
+            )
+
     def __torch_function__(
         self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _RECURRENT:  # oneDNN has a kernel for the whole layer
+            with WITHOUT_RECURRENT_KERNELS:
+                return func(*args, **kwargs)
         if func in _FUNCTIONS:
             return _attended_or_else(func, self._cores, args, kwargs)
         if func is functional.multi_head_attention_forward:
             return _layer()(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _has_attention(graph: Any) -> bool:
+    whole = graph.copy()
+    torch._C._jit_pass_inline(whole)
+    return bool(whole.findAllNodes(f"aten::{_OP}"))
 
 
 def _attended_or_else(
@@ -60,19 +82,12 @@ def _attended_or_else(
 
 @functools.cache
 def _layer() -> Any:
-    """PyTorch's function of attention layers, with attention by the rule inside.
-
-    A function mode sees the call alone, and nothing of what it calls.
-    """
-    function = functional.multi_head_attention_forward
+    """PyTorch's function of attention layers, with attention by the rule inside."""
 
     def attention(*args: Any, **kwargs: Any) -> Any:
         return _attended_or_else(functional.scaled_dot_product_attention, _running(), args, kwargs)
 
-    names = {**function.__globals__, "scaled_dot_product_attention": attention}
-    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__)
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return with_attention(attention)
 
 
 def attended(
@@ -90,13 +105,6 @@ def attended(
     """Return ``scaled_dot_product_attention``; NotImplemented: a GPU has no matrix instructions for it."""
     given = (query, key, value)
     if not all(isinstance(each, Tensor) and each.dim() >= 2 and not each.is_nested for each in given):
-        return NotImplemented
-    if _is_checkpointed():
-        warnings.warn(
-            f"{_OP}: within torch.utils.checkpoint it has float32's sums, not those of {cores.chip}: what is "
-            "computed again does not see the mode",
-            stacklevel=3,
-        )
         return NotImplemented
     kind = query.device.type
     if torch.is_autocast_enabled(kind):
@@ -117,11 +125,9 @@ def attended(
         return NotImplemented
     if enable_gqa and not _are_grouped(query, key, value):
         return NotImplemented
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in given):
-        warnings.warn(
-            f"{_OP}: under torch.func it has float32's sums, not those of {cores.chip}", stacklevel=3
-        )
-        return NotImplemented
+    masked = given if attn_mask is None else (*given, attn_mask)
+    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in masked):
+        raise _unruled(cores.chip, "the transforms of torch.func")
     if enable_gqa:
         heads = query.shape[-3]
         key, value = (each.repeat_interleave(heads // each.shape[-3], -3) for each in (key, value))
@@ -137,10 +143,11 @@ def attended(
     return result
 
 
-def _is_checkpointed() -> bool:
-    """Whether a checkpoint that is not reentrant keeps what this call saves."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
-    return hooks is not None and hooks[0].__module__ == torch.utils.checkpoint.__name__
+def _unruled(chip: str, what: str) -> OperandError:
+    return OperandError(
+        f"{_OP}: {what} have no rule on {chip}; allowed: gradients of first order by backward(), or leaving "
+        "tensor_core for this call"
+    )
 
 
 def _are_grouped(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -203,12 +210,17 @@ class _Attention(torch.autograd.Function):
         # A row without keys has shares of zero: exp(-inf - 0).
         spread = torch.where(total == 0, 0.0, top + total.log())
         context.save_for_backward(q, k, v, mask, kept, out, spread)
-        context.dropout_p, context.factor = dropout_p, factor
+        context.dropout_p, context.factor, context.chip = dropout_p, factor, cores.chip
         return out
 
     @staticmethod
-    @once_differentiable
+    def jvp(context: Any, *tangents: Any) -> Any:
+        raise _unruled(context.chip, "derivatives in forward mode")
+
+    @staticmethod
     def backward(context: Any, grad: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise _unruled(context.chip, "gradients of gradients (create_graph=True)")
         q, k, v, mask, kept, out, spread = context.saved_tensors
         cores = _running()
         shares = (_scores(cores, q, k, mask, context.factor) - spread).exp_()

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_loom.numerics.tensor_cores.matmuls import Handler, _into, is_layer
+from torch_loom.numerics import _fits
+from torch_loom.numerics.tensor_cores.matmuls import Handler, check, into, is_layer
 
 if TYPE_CHECKING:
     from torch_loom.numerics.tensor_cores.emulation import TensorCores
@@ -111,11 +112,7 @@ def _weight_gradient(
 
 def _is_taken(mode: TensorCores, x: Tensor, weight: Tensor) -> bool:
     is_whole = x.numel() > 0 and weight.numel() > 0
-    return (
-        is_whole
-        and 3 <= x.dim() == weight.dim() <= 5
-        and is_layer(mode, "convolution", x, weight, is_convolution=True)
-    )
+    return is_whole and is_layer(mode, "convolution", x, weight, is_convolution=True)
 
 
 def _spread(values: list[int], rank: int) -> list[int]:
@@ -137,6 +134,10 @@ def _convolution(
 ) -> Any:
     if not _is_taken(mode, x, weight):
         return NotImplemented
+    check(bias is None or bias.dtype == x.dtype)
+    check(
+        _fits.is_convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+    )
     rank = x.dim() - 2
     stride, padding, dilation = (_spread(each, rank) for each in (stride, padding, dilation))
     if transposed:
@@ -173,6 +174,9 @@ def _convolution_backward(
 ) -> Any:
     if not _is_taken(mode, x, weight):
         return NotImplemented
+    check(
+        _fits.is_convolution(x, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    )
     rank = x.dim() - 2
     stride, padding, dilation = (_spread(each, rank) for each in (stride, padding, dilation))
     kernel = list(weight.shape[2:])
@@ -197,7 +201,7 @@ def _convolution_backward(
 
 HANDLERS: dict[Any, Handler] = {
     aten.convolution.default: _convolution,
-    aten.convolution.out: _into(_convolution),
+    aten.convolution.out: into(_convolution),
     aten._convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
 }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypedDict, overload
@@ -12,15 +11,19 @@ from typing import Any, TypedDict, overload
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Unpack
 
 from torch_loom import _C
 from torch_loom.errors import ConfigurationError, FormatError, OperandError
+from torch_loom.numerics import _fits
+from torch_loom.numerics._checkpoints import innermost, recompute_under
+from torch_loom.numerics._checks import check_flag
 from torch_loom.numerics._ops import ops
+from torch_loom.numerics._scripts import check_scripts
 from torch_loom.numerics.tensor_cores import attention, convolutions, matmuls, scaled
 from torch_loom.numerics.tensor_cores.block_formats import Blocks, BlockScaled, Plain, multiplied, to_blocks
+from torch_loom.numerics.tensor_cores.fused_layers import WITHOUT_FUSED_LAYERS
 from torch_loom.numerics.tensor_cores.rules import (
     Rule,
     block_rules,
@@ -67,6 +70,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 # CUTLASS's default on Hopper: the sum moves to float32 after every four instructions.
 _FLOAT8_PROMOTION = 128
 _FLOAT8_DEPTH = 32
+_LARGEST_COUNT = 2**31 - 1
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 _HANDLERS = {**matmuls.HANDLERS, **scaled.HANDLERS, **convolutions.HANDLERS}
@@ -78,7 +82,7 @@ def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core"
     Raises:
         FormatError: the chip has no rule, or none for these dtypes.
     """
-    if chip not in ARCHITECTURES:
+    if not isinstance(chip, str) or chip not in ARCHITECTURES:
         raise FormatError(
             f"{op}: chip is {chip!r}, whose matrix instructions have no rule; allowed: "
             f"{', '.join(ARCHITECTURES)}"
@@ -115,32 +119,6 @@ def _block_rules(architecture: str) -> _C.BlockRules:
     return _C.BlockRules(block_rules(architecture))
 
 
-class _Switches:
-    """PyTorch's switches of the process, off while any thread is in a context."""
-
-    def __init__(self) -> None:
-        self._lock, self._count, self._before = threading.Lock(), 0, ExitStack()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._count += 1
-            if self._count > 1:
-                return
-            self._before.enter_context(sdpa_kernel(SDPBackend.MATH))
-            has_fast_path = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(False)
-            self._before.callback(torch.backends.mha.set_fastpath_enabled, has_fast_path)
-
-    def __exit__(self, *raised: object) -> None:
-        with self._lock:
-            self._count -= 1
-            if self._count == 0:
-                self._before.pop_all().close()
-
-
-_switches = _Switches()
-
-
 class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What :func:`tensor_core` returns: a context, in which products are those of matrix instructions."""
 
@@ -158,14 +136,21 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         partial: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        if split_k is not None and (not isinstance(split_k, int) or split_k < 1):
-            raise FormatError(f"tensor_core: split_k is {split_k!r}; allowed: None, or parts of K, from 1 on")
         chip_rule(chip, torch.float16, torch.float16)
-        is_count = promotion is None or (isinstance(promotion, int) and not isinstance(promotion, bool))
-        if not is_count or (promotion is not None and (promotion < 0 or promotion % _FLOAT8_DEPTH)):
+        if tf32 is not None:
+            check_flag("tensor_core", "tf32", tf32)
+        check_flag("tensor_core", "exact", exact)
+        check_flag("tensor_core", "partial", partial)
+        if split_k is not None and (type(split_k) is not int or not 1 <= split_k <= _LARGEST_COUNT):
+            raise FormatError(
+                f"tensor_core: split_k is {split_k!r}; allowed: None, or parts of K, from 1 to "
+                f"{_LARGEST_COUNT}"
+            )
+        is_count = promotion is None or (type(promotion) is int and 0 <= promotion <= _LARGEST_COUNT)
+        if not is_count or (promotion is not None and promotion % _FLOAT8_DEPTH):
             raise FormatError(
                 f"tensor_core: promotion is {promotion!r} on {chip}; allowed: None, 0 (never), or multiples "
-                f"of {_FLOAT8_DEPTH}, the products of an FP8 instruction"
+                f"of {_FLOAT8_DEPTH}, the products of an FP8 instruction, to {_LARGEST_COUNT}"
             )
         chosen: BlockScaled | Plain | None = None
         if isinstance(format, torch.dtype) and format in {each.dtype for each in Plain}:
@@ -183,12 +168,18 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.chip, self.tf32, self.split_k, self.promotion = chip, tf32, split_k, promotion
         self.format = chosen
         self.exact, self.partial = exact, partial
+        self.depths: set[int] = set()  # K of the products whose operands were converted to blocks
+        self._given = Options(
+            tf32=tf32, split_k=split_k, promotion=promotion, format=format, exact=exact, partial=partial
+        )
         self._whole: list[ExitStack] = []
+        recompute_under(TensorCores)
+        check_scripts()
 
     def __enter__(self) -> TensorCores:
         # Layers of transformers are taken apart into their products, and attention that has no rule.
         whole = ExitStack()
-        whole.enter_context(_switches)
+        whole.enter_context(WITHOUT_FUSED_LAYERS)
         whole.enter_context(attention.AttentionMode(self))
         # Kernels of Triton multiply blocks.
         before = _C.set_block_rules(_block_rules(ARCHITECTURES[self.chip]))
@@ -202,6 +193,19 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         self._whole.pop().close()
+
+    def recomputed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that has this mode's products wherever it runs."""
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            # A function mode does not run in backward(), which it was handed. Elsewhere a mode of its own: the
+            # backward may run in another thread.
+            is_running = innermost(TensorCores) is self
+            with attention.AttentionMode(self) if is_running else TensorCores(self.chip, **self._given):
+                return function(*args, **kwargs)
+
+        return run
 
     def converts(self, *operands: Tensor) -> bool:
         """Whether a layer's operands of these dtypes are converted to the format."""
@@ -217,6 +221,8 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return sums * (one * two) if self.format.has_scale else sums
         blocks = self.format if isinstance(self.format, BlockScaled) and self.converts(a, b) else None
         if blocks is not None and not (self.partial and a.shape[-1] % blocks.block):
+            if type(a.shape[-1]) is int:  # none that is traced
+                self.depths.add(a.shape[-1])
             return self.blocks_product(*(to_blocks(op, each, blocks) for each in (a, b.t())), op=op)
         takes = self.takes(a, b, is_convolution=is_convolution)
         return self.product(a, b, op=op) if takes else a.float() @ b.float()
@@ -280,7 +286,12 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)  # sparse and nested: kernels of their own
         handler = _HANDLERS.get(func)
         if handler is not None:
-            value = handler(self, *args, **kwargs)
+            try:
+                value = handler(self, *args, **kwargs)
+            except matmuls.UnfitError:
+                value = None
+            if value is None:
+                _fits.refuse(func, args, kwargs)
             if value is not NotImplemented:
                 return value
         elif _is_composite(func):
@@ -304,15 +315,23 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class _Refused(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses every product: those of the engine would be other numbers than the ones that were asked for."""
 
-    def __init__(self, error: ConfigurationError) -> None:
+    def __init__(self, chip: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._error = error
+        self._chip = chip
+
+    def error(self) -> ConfigurationError:
+        """A new one each time: an exception that is raised keeps the frames that it went through."""
+        return ConfigurationError(
+            f"TORCH_LOOM_MATMUL='tensor_core': the matrix instructions of {self._chip}, which "
+            f"TORCH_LOOM_CHIP names, have no rule; allowed: chips {', '.join(ARCHITECTURES)}, or "
+            "TORCH_LOOM_MATMUL=engine"
+        )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in _HANDLERS or "_scaled_dot_product" in func.name():
-            raise self._error
+            raise self.error()
         if _is_composite(func):
             with self:
                 return func.decompose(*args, **(kwargs or {}))
@@ -328,12 +347,9 @@ def multiply_by_setting(chip: str) -> None:
     if chip in ARCHITECTURES:
         TensorCores(chip).__enter__()
         return
-    error = ConfigurationError(
-        f"TORCH_LOOM_MATMUL='tensor_core': the matrix instructions of {chip}, which TORCH_LOOM_CHIP names, "
-        f"have no rule; allowed: chips {', '.join(ARCHITECTURES)}, or TORCH_LOOM_MATMUL=engine"
-    )
-    _Refused(error).__enter__()  # type: ignore[no-untyped-call]
-    raise error
+    refused = _Refused(chip)
+    refused.__enter__()  # type: ignore[no-untyped-call]
+    raise refused.error()
 
 
 def _is_composite(func: Any) -> bool:

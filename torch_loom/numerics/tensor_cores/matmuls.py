@@ -13,12 +13,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from torch_loom.errors import FormatError
+from torch_loom.errors import FormatError, OperandError
+from torch_loom.numerics import _fits
 
 if TYPE_CHECKING:
     from torch_loom.numerics.tensor_cores.emulation import TensorCores
 
 Handler = Callable[..., Any]
+
+
+class UnfitError(Exception):
+    """What a handler raises for operands that PyTorch refuses."""
+
+
+def check(fits: bool) -> None:
+    """Leave operands that do not fit to PyTorch's own error."""
+    if not fits:
+        raise UnfitError
+
 
 aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
@@ -40,30 +52,35 @@ def is_layer(mode: TensorCores, op: str, a: Tensor, b: Tensor, *, is_convolution
     return a.dtype == b.dtype and takes
 
 
-def _sums(mode: TensorCores, op: str, a: Tensor, b: Tensor) -> Tensor | None:
+def _sums(
+    mode: TensorCores, op: str, a: Tensor, b: Tensor, rank: int, out_dtype: torch.dtype | None = None
+) -> Tensor | None:
     """The float32 sums of two matrices, or of batches; None: no matrix instruction multiplies them."""
     if not is_layer(mode, op, a, b):
         return None
-    if a.dim() == 2:
+    is_out = out_dtype in (None, a.dtype) or (out_dtype is torch.float32 and a.dtype in _HALVES)
+    check(is_out and (_fits.matrices if rank == 2 else _fits.batches)(a, b))
+    if rank == 2:
         return mode.layer_product(a, b, op=op)
     return mode.product(a, b, op=op) if mode.takes(a, b) else None
 
 
-def _multiplied(op: str) -> Handler:
+def _multiplied(op: str, rank: int) -> Handler:
     def handle(mode: TensorCores, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Any:
-        sums = _sums(mode, op, a, b)
+        sums = _sums(mode, op, a, b, rank, out_dtype)
         return NotImplemented if sums is None else sums.to(out_dtype or a.dtype)
 
     return handle
 
 
-def _with_addend(sums: Tensor, c: Tensor, beta: float, alpha: float) -> Tensor:
-    """Float32 sums and what is added to them, as a library's epilogue does it."""
+def _with_addend(sums: Tensor, c: Tensor, beta: float, alpha: float, *dtypes: torch.dtype | None) -> Tensor:
+    """Float32 sums and what is added to them, of one of the dtypes, as a library's epilogue does it."""
+    check(c.dtype in dtypes and _fits.expands(c, sums.shape))
     sums = sums if alpha == 1 else sums * alpha
     return sums if beta == 0 else sums + (c.float() if beta == 1 else c.float() * beta)
 
 
-def _added(op: str) -> Handler:
+def _added(op: str, rank: int) -> Handler:
     def handle(
         mode: TensorCores,
         c: Tensor,
@@ -74,8 +91,10 @@ def _added(op: str) -> Handler:
         beta: float = 1,
         alpha: float = 1,
     ) -> Any:
-        sums = _sums(mode, op, a, b)
-        return NotImplemented if sums is None else _with_addend(sums, c, beta, alpha).to(out_dtype or a.dtype)
+        sums = _sums(mode, op, a, b, rank, out_dtype)
+        if sums is None:
+            return NotImplemented
+        return _with_addend(sums, c, beta, alpha, a.dtype, out_dtype).to(out_dtype or a.dtype)
 
     return handle
 
@@ -90,10 +109,10 @@ def _activated(
     alpha: float = 1,
     use_gelu: bool = False,
 ) -> Any:
-    sums = _sums(mode, "_addmm_activation", a, b)
+    sums = _sums(mode, "_addmm_activation", a, b, 2)
     if sums is None:
         return NotImplemented
-    sums = _with_addend(sums, c, beta, alpha)
+    sums = _with_addend(sums, c, beta, alpha, a.dtype)
     if c.dim() != 1 or beta != 1:
         sums = sums.to(a.dtype).float()  # two kernels: the product is written first
     return (functional.gelu(sums, approximate="tanh") if use_gelu else sums.relu()).to(a.dtype)
@@ -103,9 +122,10 @@ def _summed_batches(
     mode: TensorCores, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Any:
     """Addbmm: a product after the other, each added to what the result's dtype keeps."""
-    add = _added("addbmm")
-    if a.dim() != 3 or b.dim() != 3 or not a.shape[0]:
+    add = _added("addbmm", 2)
+    if not is_layer(mode, "addbmm", a, b) or not a.numel() or not b.numel():
         return NotImplemented
+    check(_fits.batches(a, b) and _fits.expands(c, (a.shape[1], b.shape[2])))
     for left, right in zip(a, b, strict=True):
         c = add(mode, c, left, right, beta=beta, alpha=alpha)
         if c is NotImplemented:
@@ -116,9 +136,12 @@ def _summed_batches(
 
 def _is_vector_product(mode: TensorCores, op: str, matrix: Tensor, vector: Tensor) -> bool:
     """Whether a library multiplies a matrix with a vector as a matrix of one column: of halves alone."""
-    if not is_layer(mode, op, matrix, vector) or matrix.dim() != 2 or vector.dim() != 1:
+    if not is_layer(mode, op, matrix, vector):
         return False
-    return matrix.dtype in _HALVES or mode.converts(matrix, vector)
+    if matrix.dtype not in _HALVES and not mode.converts(matrix, vector):
+        return False
+    check(_fits.vector(matrix, vector))
+    return True
 
 
 def _vector(mode: TensorCores, matrix: Tensor, vector: Tensor) -> Any:
@@ -133,7 +156,18 @@ def _added_vector(
     if not _is_vector_product(mode, "addmv", matrix, vector):
         return NotImplemented
     sums = mode.layer_product(matrix, vector.unsqueeze(-1), op="addmv").squeeze(-1)
-    return _with_addend(sums, c, beta, alpha).to(matrix.dtype)
+    return _with_addend(sums, c, beta, alpha, matrix.dtype).to(matrix.dtype)
+
+
+def _are_groups(a: Tensor, b: Tensor, offs: Tensor | None) -> bool:
+    if a.dim() not in (2, 3) or b.dim() not in (2, 3):
+        return False
+    if a.dim() == b.dim() == 3:
+        return offs is None and _fits.batches(a, b)
+    if offs is None or offs.dim() != 1 or offs.dtype is not torch.int32 or a.shape[-1] != b.shape[-2]:
+        return False
+    batches = [each.shape[0] for each in (a, b) if each.dim() == 3]
+    return not batches or batches == [offs.shape[0]]
 
 
 def _grouped(
@@ -147,6 +181,7 @@ def _grouped(
     """Products of groups of rows, of columns or of K, which end at the offsets: each a product of its own."""
     if bias is not None or not is_layer(mode, "_grouped_mm", a, b) or not mode.takes(a, b):
         return NotImplemented
+    check(_are_groups(a, b, offs) and out_dtype in (None, a.dtype))
 
     def product(left: Tensor, right: Tensor) -> Tensor:
         return mode.product(left, right, op="_grouped_mm", parts=1)
@@ -154,9 +189,14 @@ def _grouped(
     dtype = out_dtype or a.dtype
     if a.dim() == 3 and b.dim() == 3:
         return product(a, b).to(dtype)
-    if offs is None:
-        return NotImplemented
+    assert offs is not None
     ends = [int(end) for end in offs.tolist()]
+    size = a.shape[1] if a.dim() == b.dim() else a.shape[0] if a.dim() == 2 else b.shape[1]
+    if ends != sorted(ends) or not all(0 <= end <= size for end in ends):
+        raise OperandError(
+            f"_grouped_mm: offs is {ends}; allowed: the ends of groups, each at or behind the last, within "
+            f"{size}"
+        )
     spans = list(zip([0, *ends[:-1]], ends, strict=True))
     if a.dim() == 2 and b.dim() == 2:
         return torch.stack([product(a[:, i:j], b[i:j]) for i, j in spans]).to(dtype)
@@ -202,7 +242,7 @@ def _trilinear(
         return torch.einsum(f"{kept},{kept}->{last}", half, three)
 
 
-def _into(handler: Handler) -> Handler:
+def into(handler: Handler) -> Handler:
     """The form of an op with ``out=``, resized as PyTorch's are."""
 
     def handle(mode: TensorCores, *args: Any, out: Tensor, **kwargs: Any) -> Any:
@@ -233,7 +273,7 @@ def _forms(name: str, handler: Handler) -> dict[Any, Handler]:
     for overload in packet.overloads():
         is_out = overload in ("out", "dtype_out")
         if is_out or overload in ("default", "dtype"):
-            found[getattr(packet, overload)] = _into(handler) if is_out else handler
+            found[getattr(packet, overload)] = into(handler) if is_out else handler
     if hasattr(aten, f"{name}_"):
         found[getattr(aten, f"{name}_").default] = _in_place(handler)
     return found
@@ -241,10 +281,10 @@ def _forms(name: str, handler: Handler) -> dict[Any, Handler]:
 
 HANDLERS: dict[Any, Handler] = {}
 for _name, _handler in (
-    ("mm", _multiplied("mm")),
-    ("bmm", _multiplied("bmm")),
-    ("addmm", _added("addmm")),
-    ("baddbmm", _added("baddbmm")),
+    ("mm", _multiplied("mm", 2)),
+    ("bmm", _multiplied("bmm", 3)),
+    ("addmm", _added("addmm", 2)),
+    ("baddbmm", _added("baddbmm", 3)),
     ("addbmm", _summed_batches),
     ("_addmm_activation", _activated),
     ("mv", _vector),
