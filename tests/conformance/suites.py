@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.blocks import markdown_table
 
-from .known_suites import FAILS_ON_THE_CPU, KNOWN, KNOWN_GROUPS, NOT_RUN, OLDER_PYTORCH
+from .known_suites import FAILS_ON_THE_CPU, KNOWN, KNOWN_GROUPS, NOT_RUN, NVIDIA, OLDER_PYTORCH
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
@@ -47,9 +47,7 @@ NEEDS = {
         r"|xFormers wasn't build with CUDA support|The operator '(?!aten::)\w+::\w+' is not implemented"
         r"|[Tt]riton (is )?not (available|installed)|working triton installation|No module named 'triton'"
     ),
-    "a library of NVIDIA's": (
-        r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN|_cusparselt"
-    ),
+    NVIDIA: (r"NotApplicableError|[Nn]ccl|NCCL|cu[Dd][Nn][Nn]|cudart|nvml|NVML|cublas|MIOPEN|_cusparselt"),
     "a package that is not installed": r"ModuleNotFoundError|No module named",
     # It has no named tensors, other names (those of torch.cuda are this project's), and sets the executor of
     # TorchScript where the test file is the program.
@@ -64,6 +62,10 @@ NEEDS_OF_FILES = {
     # The helper that makes the samples returns more values.
     "test_vmap.py": {OLDER_PYTORCH: r"Exception: too many values to unpack"},
 }
+# They name NCCL in each traceback, as the name of the backend: `KNOWN` says what they need of it.
+NAME_THE_BACKEND = re.compile(
+    r"test_(c10d|fsdp|fully_shard|replicate|dtensor|device_mesh)|pytorch_distributed"
+)
 # What a file sets where it is the program, which it is not under pytest.
 ENVIRONMENTS = {
     "test_cuda_expandable_segments.py": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
@@ -101,6 +103,8 @@ class FileResult:
 def what_it_needs(text: str, file: str = "") -> str | None:
     """Return what a failed test of a file needs that is not here, read from its message."""
     patterns = [*NEEDS.items(), *NEEDS_OF_FILES.get(file, {}).items()]
+    if NAME_THE_BACKEND.match(file):
+        patterns = [(need, pattern) for need, pattern in patterns if need != NVIDIA]
     return next((need for need, pattern in patterns if re.search(pattern, text)), None)
 
 

@@ -89,6 +89,12 @@ def test_a_text_of_one_file_says_nothing_of_others() -> None:
     assert suites.what_it_needs(text, "test_nn.py") is None
 
 
+def test_the_name_of_the_backend_is_no_need() -> None:
+    text = "RuntimeError: the nccl backend has no hooks"
+    assert suites.what_it_needs(text) == "a library of NVIDIA's"
+    assert suites.what_it_needs(text, "test_c10d_nccl.py") is None
+
+
 def test_sections_replace_their_own() -> None:
     result = suites.FileResult("test_a.py", 3, 1, [suites.Failure("A.b", "x | y", None)])
     first = suites.with_section("# Conformance\n\nown\n", "One", suites.section("One", [result]))
