@@ -169,3 +169,46 @@ def triton_randn(count: int, seed: int) -> np.ndarray:
         turn = math.sin if i % 2 else math.cos
         found.append(math.sqrt(-2 * math.log(first)) * turn(2 * math.pi * second))
     return np.array(found)
+
+
+def triton_randint(count: int, seed: int, low: int, high: int) -> list[int]:
+    """Return Inductor's whole numbers: 64 bits of a call for each element."""
+    found = []
+    for i in range(count):
+        first, second = philox(seed, i, 0)[:2]
+        found.append((second << 32 | first) % (high - low) + low)
+    return found
+
+
+def sine(turn: float) -> float:
+    """Return sin(pi * turn) of a number up to 2, without what pi times it would lose."""
+    if turn > 1:
+        return -sine(turn - 1)
+    turn = min(turn, 1 - turn)
+    return math.cos(math.pi * (0.5 - turn)) if turn > 0.25 else math.sin(math.pi * turn)
+
+
+def cosine(turn: float) -> float:
+    """Return cos(pi * turn), alike."""
+    turn = min(turn, 2 - turn)
+    return math.cos(math.pi * turn) if turn < 0.25 else math.sin(math.pi * (0.5 - turn))
+
+
+def double_normals(count: int, seed: int, offset: int, cores: int) -> np.ndarray:
+    """Return ``torch.randn`` in float64: cuRAND's Box and Muller of 53 bits each, two numbers a call."""
+    found = []
+    for thread, call, place in calls(count, cores, 2):
+        four = philox(seed, offset // 4 + call, thread)
+        first, second = (four[i] ^ four[i + 1] << 21 for i in (0, 2))
+        radius = math.sqrt(-2 * math.log(first * 2.0**-53 + 2.0**-54))
+        turn = second * 2.0**-52 + 2.0**-53
+        found.append(radius * (cosine(turn) if place else sine(turn)))
+    return np.array(found)
+
+
+def uniforms(count: int, seed: int, offset: int, cores: int, *, double: bool = False) -> np.ndarray:
+    """Return the numbers above 0 and up to 1 that kernels transform, in float64 or float32."""
+    if double:
+        pairs = wide_words(count, seed, offset, cores)
+        return np.array([uniform_double(*pair) for pair in pairs])
+    return np.array([uniform(word) for word in words(count, seed, offset, cores)], np.float32)

@@ -37,6 +37,13 @@ def test_numbers_elsewhere(fork_loom: PythonRunner, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_transformed_numbers_under_the_name_cuda(fork_cuda: PythonRunner, tmp_path: Path) -> None:
+    """Of other dtypes and shapes, and of the functions of torch.nn."""
+    env = {"TORCH_LOOM_CHIP": card(tmp_path, 1)}
+    fork_cuda(PROGRAMS / "transformed_numbers_are_those_of_the_reference.py", env, given=(1,))
+
+
+@pytest.mark.long
 def test_numbers_are_our_own_where_nobody_asks(fork_loom: PythonRunner, fork_cuda: PythonRunner) -> None:
     program = PROGRAMS / "what_each_op_draws.py"
     own, asked = fork_loom(program).stdout, fork_loom(program, ANYWHERE).stdout

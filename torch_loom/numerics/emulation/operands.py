@@ -99,7 +99,7 @@ class Weights:
 
     def __init__(self) -> None:
         # By memory, which is known by a weak reference: one to a parameter would forbid that it be swapped.
-        self._kept: dict[tuple[Any, ...], tuple[StorageWeakRef, tuple[Any, ...], Tensor, Tensor]] = {}
+        self._kept: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], Tensor, Tensor]] = {}
         self._limit = 64
 
     def get(self, weight: Tensor, how: Precision) -> Tensor:
@@ -116,7 +116,8 @@ class Weights:
         kept = self._kept.get(key)
         if kept is None or kept[1] != state:
             known = torch.zeros(1, dtype=torch.int64, device=values.device)
-            kept = (StorageWeakRef(storage), state, mark(torch.empty_like(values), fmt), known)
+            reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            kept = (reference, state, mark(torch.empty_like(values), fmt), known)
             self._forget()
             self._kept[key] = kept
         _, _, converted, known = kept

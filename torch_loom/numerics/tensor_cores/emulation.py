@@ -199,8 +199,8 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            # A function mode does not run in backward(), which it was handed. Elsewhere a mode of its own: the
-            # backward may run in another thread.
+            # In backward(), which the function mode was handed, it does not run. Elsewhere it is a mode of
+            # its own: the backward may run in another thread.
             is_running = innermost(TensorCores) is self
             with attention.AttentionMode(self) if is_running else TensorCores(self.chip, **self._given):
                 return function(*args, **kwargs)

@@ -29,8 +29,13 @@ def dropped(x):
     return torch.nn.functional.dropout(x, 0.3)
 
 
+@torch.compile
+def whole(x):
+    return torch.randint(-5, 2**40, x.shape, device=x.device)
+
+
 x = torch.ones(COUNT, device="cuda")
-for function in (uniform, normal, dropped):
+for function in (uniform, normal, dropped, whole):
     function(x)
 torch.manual_seed(4)
 seed = seed_of_next()
@@ -41,3 +46,5 @@ assert np.abs(found - reference.triton_randn(COUNT, seed)).max() < 2e-6
 seed = seed_of_next()
 kept = dropped(x).cpu().numpy() != 0
 assert np.array_equal(kept, reference.triton_rand(COUNT, seed) > np.float32(0.3))
+seed = seed_of_next()
+assert whole(x).tolist() == reference.triton_randint(COUNT, seed, -5, 2**40)
