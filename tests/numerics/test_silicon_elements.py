@@ -259,3 +259,13 @@ def test_bad_modes() -> None:
         emulate(DataFormat.Lf8, mode="silicon"),
     ):
         x + x
+
+
+def test_linear_layers_convert_weights_once_and_add_biases_as_elements() -> None:
+    x, weight, bias = random(6, 64), torch.nn.Parameter(random(40, 64)), torch.nn.Parameter(random(40))
+    with torch.no_grad(), emulate(B8, fidelity=MathFidelity.HiFi2, mode="silicon"):
+        found = functional.linear(x, weight, bias)
+    left, right, added = (quantize(each.detach(), B8, rule="host") for each in (x, weight, bias))
+    sums = ops.matmul(left, right.T, MathFidelity.HiFi2.value, BF16.value, 1)
+    sums = ops.elementwise(sums, added, 1, MathFidelity.HiFi2.value, BF16.value, 1)
+    assert torch.equal(found, quantize(sums, B8, rule="packer"))

@@ -99,6 +99,11 @@ def has_blocks(mode: int) -> bool:
     return mode >> _BLOCK_SHIFT > 0
 
 
+def without_blocks(mode: int) -> int:
+    """The mode of sums of a matrix unit that go over all of K at a time."""
+    return mode & ((1 << _BLOCK_SHIFT) - 1)
+
+
 def check_no_blocks(op: str, k_block: object, l1_accumulate: object) -> None:
     """Refuse blocks of K where sums are not those of a matrix unit.
 

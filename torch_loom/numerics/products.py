@@ -21,7 +21,13 @@ from torch_loom.numerics._checks import (
     check_mode,
 )
 from torch_loom.numerics._ops import NONE, ops
-from torch_loom.numerics._silicon import check_destination, check_no_blocks, has_blocks, silicon_mode
+from torch_loom.numerics._silicon import (
+    check_destination,
+    check_no_blocks,
+    has_blocks,
+    silicon_mode,
+    without_blocks,
+)
 from torch_loom.numerics.formats import DataFormat, ExponentFamily, MathFidelity
 
 
@@ -195,7 +201,7 @@ def conv2d(
     Args:
         input: activations (SrcB), [N, C, H, W] or [C, H, W].
         weight: (SrcA), [O, C / groups, kH, kW].
-        bias: [O], added in float32 before the sum's last rounding.
+        bias: [O], added in float32 before the sum's last rounding; in ``"silicon"`` as elements are (ELWADD).
         stride, padding, dilation, groups: as in :func:`torch.nn.functional.conv2d`.
         fidelity, accumulate, mode, out_format, chip, k_block, l1_accumulate: as in :func:`matmul`; products
             go over the channels, then the rows and columns of the window.
@@ -245,6 +251,15 @@ def conv2d(
     return result if input.dim() == 4 else result.squeeze(0)
 
 
+def silicon_sum(sums: Tensor, bias: Tensor, fidelity: int, accumulate: DataFormat, silicon: int) -> Tensor:
+    """A product and its bias, which the matrix unit adds as it adds elements."""
+    if accumulate is DataFormat.Int32:
+        whole: Tensor = ops.quantize(sums + bias, accumulate.value)
+        return whole
+    added: Tensor = ops.elementwise(sums, bias, 1, fidelity, accumulate.value, without_blocks(silicon))
+    return added
+
+
 def _silicon_convolution(
     input: Tensor,
     weight: Tensor,
@@ -290,7 +305,8 @@ def _silicon_convolution(
         sums = sums.unsqueeze(1)
     result: Tensor = sums.transpose(-2, -1).reshape(count, out_channels, *places)
     if bias is not None:
-        result = ops.quantize(result + bias.view(-1, *[1] * rank).to(result.dtype), accumulate)
+        bias = bias.view(-1, *[1] * rank).to(result.dtype)
+        result = silicon_sum(result, bias, how.fidelity, how.accumulate, how.silicon)
     if how.out_format != NONE:
         result = ops.quantize(result, how.out_format)
     return result if input.dim() == rank + 2 else result.squeeze(0)

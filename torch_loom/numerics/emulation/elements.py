@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.numerics._ops import NONE, ops
+from torch_loom.numerics._silicon import without_blocks
 from torch_loom.numerics.emulation.operands import is_float, operand, operands
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import MULTIPLICATIONS
@@ -32,7 +33,6 @@ _OPERATIONS = {
 }
 _FUNCTIONS = {"reciprocal": 0, "sqrt": 1, "rsqrt": 2, "exp": 3, "gelu": 4, "tanh": 5, "sigmoid": 6}
 _BLACKHOLE = 2  # of a mode of silicon
-_OPTIONS = 0xFF  # of it, without blocks of K
 _FACE = 16
 
 
@@ -175,7 +175,7 @@ def _sums(how: Precision, windows: Tensor, factor: float) -> Tensor:
         spread.transpose(0, 1),
         how.fidelity.value,
         how.accumulate.value,
-        how.silicon & _OPTIONS,
+        without_blocks(how.silicon),
         NONE,
         how.made(how.format),
     )

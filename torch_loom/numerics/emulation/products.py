@@ -22,7 +22,7 @@ from torch_loom.numerics.emulation.operands import format_of, is_float, mark, op
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import BILINEAR, MULTIPLICATIONS
 from torch_loom.numerics.formats import DataFormat, MathFidelity
-from torch_loom.numerics.products import _Product, _silicon_convolution, _silicon_transposed
+from torch_loom.numerics.products import _Product, _silicon_convolution, _silicon_transposed, silicon_sum
 
 if TYPE_CHECKING:
     from torch_loom.numerics.emulation.mode import Emulation
@@ -111,11 +111,11 @@ def _linear(
         return mark(result, out)
     # Between blocks of K, sums of 16 bits wait in the result's format, and for the bias, too.
     waits = has_blocks(how.silicon) and how.accumulate is not DataFormat.Float32
-    right = weight.transpose(-2, -1) if weight.dim() > 1 else weight
+    right = pass_mark(weight.transpose(-2, -1), weight) if weight.dim() > 1 else weight
     sums = matmul(emulation, how, out if waits or bias is None else None, input, right)
     if bias is None:
         return sums
-    return ops.quantize(sums + bias, how.made(how.accumulate), NONE, NONE)
+    return silicon_sum(sums, bias, fidelity_of(how), how.accumulate, how.silicon)
 
 
 def _bilinear(emulation: Emulation, how: Precision, *given: Any, call: Handler) -> Any:
