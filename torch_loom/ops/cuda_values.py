@@ -107,7 +107,8 @@ CUDA_VALUES: tuple[CudaValue, ...] = (
         ("cumsum", "cumsum_", "cumprod", "cumprod_"),
         "floating dtypes, of tensors with more than one row",
         "along the innermost dimension by Sklansky's network, along others one by one; rounded to the dtype "
-        "after each step",
+        "after each step. A single row is added as on the CPU, one by one in a wider dtype: a card's order "
+        "depends on which blocks are first",
         f"ScanUtils.cuh; {_CARDS}",
     ),
     CudaValue(
