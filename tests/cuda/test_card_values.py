@@ -74,3 +74,8 @@ def test_random_numbers_are_those_of_the_card(warm_python: PythonRunner) -> None
 @pytest.mark.long
 def test_outs_views_and_shapes_are_those_of_other_devices(warm_python: PythonRunner) -> None:
     warm_python(PROGRAMS / "outs_and_views.py", {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"})
+
+
+def test_ties_and_narrow_outs_are_those_of_the_reference(warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
+    warm_python(PROGRAMS / "ties_and_narrow_outs.py", env)
