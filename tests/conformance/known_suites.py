@@ -34,7 +34,113 @@ _CUDA = "test_cuda.py"
 _STAGES = (NVIDIA, "looks at stages of NVIDIA's compiler that kernels for the host do not pass")
 _BEHIND = (None, "the test writes behind its tensor of one element, which is an error here")
 
+_C10D = "test_c10d_nccl.py"
+_FLOAT8 = (None, "float8 is reduced here, which NCCL refused when PyTorch 2.6 was made")
+# Of tests of torch.distributed: file, class, names, and what `KNOWN` says.
+_DISTRIBUTED: tuple[tuple[str, str, str, tuple[str | None, str]], ...] = (
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest", "abort_in_destroy_pg"),
+        (None, "a group that was shut down takes collectives"),
+    ),
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest", "abort_pg"),
+        (None, "what an aborted collective was to write raises where it is read; NCCL leaves what is there"),
+    ),
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest", "comm_split_subgroup"),
+        (None, "a rank that is in no part does not count the split"),
+    ),
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest"),
+        "extend_nccl_pg_timeout_backend0 extend_nccl_pg_timeout_backend_nccl",
+        (None, "the time of a group's next operations alone cannot be extended"),
+    ),
+    (*(_C10D, "ProcessGroupNCCLGroupTest", "get_uid"), (None, "groups are not numbered as they are made")),
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest"),
+        " ".join(
+            f"nan_assert_{dtype}"
+            for dtype in ("bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
+        ),
+        (None, "a NaN raises where its collective is waited for, not in the call"),
+    ),
+    (
+        *(_C10D, "ProcessGroupNCCLGroupTest", "nccl_dist_backend_error"),
+        (
+            None,
+            "two ranks on one device are refused where the first collective is waited for, not in its call",
+        ),
+    ),
+    (
+        *(_C10D, "WorkHookTest"),
+        " ".join(
+            f"on_completion_hook_{what}" for what in ("all_gather_object", "broadcast", "mixed_ops", "seq")
+        )
+        + " on_completion_hook_with_ddp",
+        (None, "hooks on completion are missing"),
+    ),
+    (
+        *(_C10D, "NcclErrorHandlingTest", "get_future_result"),
+        (None, "futures of how a work has ended are missing"),
+    ),
+    (
+        *(_C10D, "NcclErrorHandlingTest"),
+        " ".join(
+            f"nccl_errors_blocking_{how}" for how in ("clean_exit", "nonzero_exit", "sigkill", "sigterm")
+        ),
+        (None, "the wait for a work whose other ranks have ended does not raise"),
+    ),
+    (*(_C10D, "NcclErrorHandlingTest", "nccl_timeout"), (None, "the words of the error")),
+    (
+        *(_C10D, "CommTest"),
+        "all_reduce_coalesced_nccl_float8_errors reduce_scatter_base_k_float8_errors "
+        "reduce_scatter_tensor_coalesced_float8_errors",
+        _FLOAT8,
+    ),
+    (
+        *(_C10D, "CommTest", "nccl_barrier_device_ids_function_argument"),
+        (OLDER_PYTORCH, "PyTorch 2.13 does not refuse what is no list"),
+    ),
+    (*(_C10D, "CommTest", "pass_nccl_options_config"), (NVIDIA, "reads the log that NCCL writes")),
+    (
+        *("test_fully_shard_init.py", "TestFullyShardProcessGroupInit"),
+        "1d_process_group_init 2d_process_group_init",
+        (OLDER_PYTORCH, "PyTorch 2.13 has no `DeviceMesh._dim_group_infos`"),
+    ),
+    (
+        *("test_checkpoint.py", "TestDistributedFailure"),
+        "load_error_handling load_error_handling_no_dist",
+        (OLDER_PYTORCH, "PyTorch 2.13 raises a ValueError where an assertion stood"),
+    ),
+    ("test_utils.py", "TestMedatadaIndex", "dcp_logger", FAILS_ON_THE_CPU),
+    (
+        *("test_api.py", "DTensorAPITest", "distribute_module_casting"),
+        (OLDER_PYTORCH, "PyTorch 2.13 distributes a module once"),
+    ),
+    (
+        *("test_dtensor.py", "DTensorTest", "dtensor_new_empty_strided"),
+        (OLDER_PYTORCH, "PyTorch 2.13 chooses other placements"),
+    ),
+    (
+        *("test_dtensor.py", "DTensorMeshTest", "implicit_replication_for_foreach_ops"),
+        (OLDER_PYTORCH, "PyTorch 2.13 replicates where 2.6 refused"),
+    ),
+    (
+        *("test_dtensor.py", "TestDTensorPlacementTypes", "split_tensor_1D"),
+        (OLDER_PYTORCH, "PyTorch 2.13 has a padding of 0 for each rank of an empty tensor"),
+    ),
+    (
+        *("test_dtensor.py", "DTensorLogTest", "dtensor_log"),
+        (OLDER_PYTORCH, "expects a line of the log from a file that PyTorch 2.13 does not log from"),
+    ),
+)
+
 KNOWN: dict[tuple[str, str], tuple[str | None, str]] = {
+    **{
+        (file, f"{group}.test_{test}"): said
+        for file, group, tests, said in _DISTRIBUTED
+        for test in tests.split()
+    },
     **{
         (f"{file}.py", f".{test}"): _STAGES
         for file, test in (
