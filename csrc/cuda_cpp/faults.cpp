@@ -16,13 +16,22 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{64} << 10;
 
-struct sigaction before_fault, before_division;
+// Whose default is to be ignored, so that one which comes late does no harm.
+constexpr int kStopSignal = SIGURG;
+
+struct sigaction before_fault, before_division, before_stop;
 
 #if defined(__x86_64__)
 
 void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
   context.uc_mcontext.gregs[REG_RIP] = reinterpret_cast<greg_t>(function);
   context.uc_mcontext.gregs[REG_RSP] = static_cast<greg_t>(stack - 8);  // as at the call of a function
+}
+uintptr_t code_of(const ucontext_t& context) {
+  return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
+}
+uintptr_t stack_of(const ucontext_t& context) {
+  return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RSP]);
 }
 
 #elif defined(__aarch64__)
@@ -31,6 +40,8 @@ void go_on_at(ucontext_t& context, void (*function)(), uintptr_t stack) {
   context.uc_mcontext.pc = reinterpret_cast<uintptr_t>(function);
   context.uc_mcontext.sp = stack;
 }
+uintptr_t code_of(const ucontext_t& context) { return context.uc_mcontext.pc; }
+uintptr_t stack_of(const ucontext_t& context) { return context.uc_mcontext.sp; }
 
 #endif
 
@@ -62,10 +73,23 @@ void on_fault(int number, siginfo_t* info, void* context) {
   go_on_at(*static_cast<ucontext_t*>(context), [] { Runner::active()->fail_by_fault(); }, stack);
 }
 
+void on_stop(int number, siginfo_t* info, void* context) {
+  Runner* const runner = Runner::active();
+  auto& known = *static_cast<ucontext_t*>(context);
+  const uintptr_t stack = runner == nullptr ? 0 : runner->begin_stop(code_of(known), stack_of(known));
+  if (stack != 0) {
+    go_on_at(known, [] { Runner::active()->fail_by_time(); }, stack);
+  } else if ((before_stop.sa_flags & SA_SIGINFO) != 0) {
+    before_stop.sa_sigaction(number, info, context);
+  } else if (before_stop.sa_handler != SIG_DFL && before_stop.sa_handler != SIG_IGN) {
+    before_stop.sa_handler(number);
+  }
+}
+
 void install(int number, void (*handler)(int, siginfo_t*, void*), struct sigaction& before) {
   struct sigaction own = {};
   sigemptyset(&own.sa_mask);
-  own.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  own.sa_flags = SA_SIGINFO | SA_ONSTACK | (number == kStopSignal ? SA_RESTART : 0);
   own.sa_sigaction = handler;
   sigaction(number, &own, &before);
 }
@@ -98,8 +122,11 @@ void handle_faults() {
   std::call_once(once, [] {
     install(SIGFPE, &on_division, before_division);
     install(SIGSEGV, &on_fault, before_fault);
+    install(kStopSignal, &on_stop, before_stop);
   });
 #endif
 }
+
+void ask_to_stop(pthread_t thread) noexcept { pthread_kill(thread, kStopSignal); }
 
 }  // namespace loom::cuda_cpp

@@ -1,6 +1,8 @@
 // What the host's processor stops at in a kernel: a division that a GPU has a value for, a stack that is used
-// up, and an address where there is no memory.
+// up, an address where there is no memory, and a signal where the kernel has taken too long.
 #pragma once
+
+#include <pthread.h>
 
 #include <memory>
 
@@ -21,5 +23,7 @@ class SignalStack {
 
 // Handles these signals in threads that run a kernel, once for all; others go where they went before.
 void handle_faults();
+// Has a thread that runs a kernel look whether it is to stop.
+void ask_to_stop(pthread_t thread) noexcept;
 
 }  // namespace loom::cuda_cpp

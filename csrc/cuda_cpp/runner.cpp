@@ -1,5 +1,7 @@
 #include "cuda_cpp/runner.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "cuda_cpp/time_limit.h"
 #include "util/thread_local.h"
 
 namespace loom::cuda_cpp {
@@ -38,9 +41,9 @@ bool GridRun::claim(unsigned (&at)[3]) noexcept {
   return true;
 }
 
-void GridRun::fail(int error, std::string what) {
+void GridRun::fail(int error, std::string what, const void* at) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (failure_.error == 0) failure_ = {error, std::move(what)};
+  if (failure_.error == 0) failure_ = {error, std::move(what), at};
   has_failed_.store(true, std::memory_order_relaxed);
   changed_.notify_all();
 }
@@ -82,6 +85,41 @@ void GridRun::join_threads() {
   }
 }
 
+void GridRun::begin_thread() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.push_back(pthread_self());
+}
+
+void GridRun::end_thread() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(threads_, [](pthread_t one) { return pthread_equal(one, pthread_self()) != 0; });
+}
+
+void GridRun::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (code_end_ == 0) {
+    // Of the library that has the kernel.
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* context) {
+          auto& grid = *static_cast<GridRun*>(context);
+          const auto code = reinterpret_cast<uintptr_t>(grid.kernel.run);
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const ElfW(Phdr) & segment = info->dlpi_phdr[i];
+            const uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+            if (segment.p_type != PT_LOAD || code < begin || code >= begin + segment.p_memsz) continue;
+            grid.code_begin_ = begin;
+            grid.code_end_ = begin + segment.p_memsz;
+            return 1;
+          }
+          return 0;
+        },
+        this);
+    is_stopped_.store(true, std::memory_order_release);
+  }
+  // They cannot end before the lock is given up.
+  for (const pthread_t thread : threads_) ask_to_stop(thread);
+}
+
 // --- one block after the other ---
 
 Runner* Runner::active() noexcept { return active_runner; }
@@ -96,6 +134,7 @@ void Runner::run(GridRun& grid) {
   races_ = kernel.is_checked == LOOM_CUDA_CHECKS_RACES ? std::make_unique<SharedRaces>() : nullptr;
   handle_faults();
   prepare_shared();
+  grid.begin_thread();
   while (next_block()) {
     try {
       start(/*is_first=*/true);
@@ -107,6 +146,7 @@ void Runner::run(GridRun& grid) {
     if (grid.has_failed()) abandon();
     taken_.clear();
   }
+  grid.end_thread();
   active_runner = nullptr;
 }
 
@@ -194,8 +234,8 @@ void Runner::abandon() {
   current_ = nullptr;
 }
 
-void Runner::fail(int error, const std::string& what) {
-  grid_->fail(error, what);
+void Runner::fail(int error, const std::string& what, const void* at) {
+  grid_->fail(error, what, at);
   // The stack is left as it is.
   StackPointer left = nullptr;
   switch_stack(left, scheduler_);
@@ -216,6 +256,16 @@ void Runner::fail_by_fault() {
        position() + " accesses " + shown.data() +
            ", where there is no memory. `loom run --sanitize`, or TORCH_LOOM_CHECK_KERNELS=1, "
            "says in which line");
+}
+
+void Runner::fail_by_time() {
+  // Code without checks may keep the index of its thread in a register.
+  fail(
+      kLaunchTimeout,
+      (grid_->kernel.is_checked != 0 ? position() : "block " + triple(at)) + " " + kOverLimit +
+          ". Blocks of a launch run one after another on each thread of the host, and so do the threads of a "
+          "block: one that waits for a later one in a loop over memory waits for ever",
+      reinterpret_cast<const void*>(std::exchange(stopped_at_, 0)));
 }
 
 std::string Runner::position() const {
@@ -366,6 +416,7 @@ void Runner::poll() {
   constexpr unsigned kFewPolls = 256;
   if (++num_polls_ % kFewPolls != 0) return;
   if (grid_->has_failed()) suspend();
+  if (grid_->is_stopped()) fail_by_time();
   grid_->add_thread();
   std::this_thread::yield();
 }
@@ -408,6 +459,7 @@ Failure run_grid(const loom_cuda_kernel& kernel, int num_threads, Spread spread)
   // Below this, waking other threads costs more than they save.
   constexpr uint64_t kFewThreads = 4096;
   GridRun grid(kernel);
+  const TimedRun timed(grid);
   const uint64_t num_device_threads = grid.num_blocks() * kernel.block[0] * kernel.block[1] * kernel.block[2];
   if (kernel.is_cooperative != 0 && grid.num_blocks() > 1) {
     run_cooperatively(grid);

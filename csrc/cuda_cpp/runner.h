@@ -2,6 +2,8 @@
 // and all of the block's threads; these take turns where they wait for one another.
 #pragma once
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -28,6 +30,7 @@ constexpr int kMemoryAllocation = 2, kIllegalAddress = 700, kLaunchTimeout = 702
 struct Failure {
   int error = 0;  // 0: none
   std::string what;
+  const void* at = nullptr;  // the code where it was stopped
 };
 
 // What the runners of a launch share.
@@ -42,7 +45,7 @@ class GridRun {
   bool claim(unsigned (&at)[3]) noexcept;
   bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
   // The first failure counts.
-  void fail(int error, std::string what);
+  void fail(int error, std::string what, const void* at = nullptr);
   Failure failure() const;
   // Waits for all blocks; false: the kernel has failed meanwhile.
   bool wait_for_grid();
@@ -50,6 +53,13 @@ class GridRun {
   // blocks.
   void add_thread();
   void join_threads();
+  // Of the calling thread of the host, which runs blocks between the two.
+  void begin_thread();
+  void end_thread();
+  // It has taken too long: asks each of these threads to stop where it is in the kernel's code.
+  void stop();
+  bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_acquire); }
+  bool holds_code(uintptr_t address) const noexcept { return address >= code_begin_ && address < code_end_; }
 
   const loom_cuda_kernel& kernel;
 
@@ -62,6 +72,9 @@ class GridRun {
   Failure failure_;
   uint64_t num_waiting_ = 0, generation_ = 0;
   std::vector<std::thread> added_;
+  std::vector<pthread_t> threads_;
+  std::atomic<bool> is_stopped_{false};
+  uintptr_t code_begin_ = 0, code_end_ = 0;  // known once it is stopped
 };
 
 class Runner : public loom_cuda_runner {
@@ -83,7 +96,7 @@ class Runner : public loom_cuda_runner {
   unsigned active_lanes(unsigned thread);
   void grid_barrier();
   void poll();
-  [[noreturn]] void fail(int error, const std::string& what);
+  [[noreturn]] void fail(int error, const std::string& what, const void* at = nullptr);
   // Of the thread that runs, to shared memory. Returns what it races with, or null.
   const SharedRaces::Access* note_shared(uintptr_t address, size_t bytes, SharedRaces::Access access) {
     return races_->find(access, address, bytes);
@@ -95,6 +108,16 @@ class Runner : public loom_cuda_runner {
     return current_ != nullptr ? current_->top() : 0;
   }
   [[noreturn]] void fail_by_fault();
+  // The thread is at `code` with its stack at `stack`, and somebody has asked it to stop. Returns where its
+  // stack begins, which fail_by_time() is called on; 0 where it must go on: it may hold a lock of the host's.
+  uintptr_t begin_stop(uintptr_t code, uintptr_t stack) noexcept {
+    const bool stops =
+        grid_->is_stopped() && current_ != nullptr && current_->holds(stack) && grid_->holds_code(code);
+    if (!stops) return 0;
+    stopped_at_ = code;
+    return current_->top();
+  }
+  [[noreturn]] void fail_by_time();
 
   GridRun& grid_run() const noexcept { return *grid_; }
   // "block (0, 0, 0), thread (1, 0, 0)"
@@ -157,7 +180,7 @@ class Runner : public loom_cuda_runner {
   std::vector<char> shared_memory_;
   StackPointer scheduler_ = nullptr;
   Fiber* current_ = nullptr;
-  uintptr_t fault_address_ = 0;
+  uintptr_t fault_address_ = 0, stopped_at_ = 0;
   unsigned num_polls_ = 0;  // of this block
   bool is_first_ = false;
   bool is_waiting_ = false;  // a thread of the block has waited

@@ -425,8 +425,8 @@ KERNEL_TIMEOUT = Setting(
     type_name="seconds",
     default="600",
     allowed="a number of seconds; 0: no limit",
-    meaning="How long a launch of a Triton kernel may take before it is an error, which names the kernel and "
-    "the line where it was.",
+    meaning="How long a launch of a kernel of a program's own, of Triton or CUDA C++, may take before it is "
+    "an error, which names the kernel and the program or block.",
     parse=parse_seconds,
     configurable=False,
 )

@@ -1,3 +1,4 @@
+#include <c10/util/ScopeExit.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -5,7 +6,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <bit>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
@@ -36,9 +40,14 @@ struct Launch {
   std::string name, scalars, line;
   std::vector<void*> addresses;
   std::vector<int64_t> numbers;
+  // Of a kernel of CUDA C++ that is watched: where to say what it has used.
+  std::shared_ptr<WatchedIssue::Accesses> accesses;
   std::thread::id issuer = std::this_thread::get_id();
 
   void run() const {
+    WatchedIssue::Accesses*& asked = WatchedIssue::of_running_launch();
+    const auto before = std::exchange(asked, accesses.get());
+    const auto restore = c10::make_scope_exit([&] { asked = before; });
     const char* error = function(addresses.data(), numbers.data(), scalars.data());
     if (error == nullptr) return;
     const bool is_late = std::this_thread::get_id() != issuer && !line.empty();
@@ -70,6 +79,12 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
     if (is_written[i]) outputs.push_back(operands.back());
   }
   if (!translated([&] { return runtime::runs_in_place(stream); })) work->line = python_line();
+  // Kernels of CUDA C++ have a grid.
+  const bool is_watched = !sizes.empty() && are_grids_watched.load(std::memory_order_relaxed) &&
+                          devices().device(device).runs_kernels() && !runtime::is_captured(stream);
+  const std::optional<WatchedIssue> issue =
+      is_watched ? std::optional<WatchedIssue>(std::in_place) : std::nullopt;
+  if (is_watched) work->accesses = issue->accesses();
   // The driver, a graph or a refusal releases it.
   Launch* const context = work.release();
   // The tape reads the name after a kernel that ran in this thread has been released.
@@ -86,7 +101,20 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
                           {.integers = sizes.data() + 3 * i},
                           0});
   }
-  translated([&] { runtime::submit(stream, kernel, {&op, operands, attributes}, outputs); });
+  const runtime::KernelRecord record{&op, operands, attributes};
+  if (!is_watched) {
+    translated([&] { runtime::submit(stream, kernel, record, outputs); });
+    return;
+  }
+  translated([&] {
+    runtime::Launch issued;
+    issued.begin(stream, op.full_name, record);
+    issued.submit(kernel);
+    // What it has used is known once it has run. The wait is no order of the program's.
+    const runtime::Device& device_of = devices().device(device);
+    device_of.driver().synchronize_stream(device_of.stream(stream.id));
+    issued.end(operands, outputs);
+  });
 }
 
 void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,
@@ -358,7 +386,7 @@ void bind_compiled_kernels(py::module_& m) {
       .def("launch", guarded(&ProgramKernel::launch), py::arg("device"), py::arg("x"), py::arg("y"),
            py::arg("z"), py::arg("arguments"));
   m.def("cuda_error_text", &error_text, py::arg("error"));
-  m.def("set_kernel_time_limit", guarded(set_grid_time_limit), py::arg("seconds"));
+  m.def("set_kernel_time_limit", guarded(set_time_limit), py::arg("seconds"));
   py::class_<BlockRules, std::shared_ptr<BlockRules>>(m, "BlockRules")
       .def(py::init(&made_block_rules), py::arg("rows"));
   m.def("set_block_rules", swap_block_rules, py::arg("rules"));

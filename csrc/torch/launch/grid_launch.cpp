@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "cuda_cpp/time_limit.h"
 #include "runtime/blocking.h"
 #include "torch/core/errors.h"
 #include "torch/core/python_line.h"
@@ -89,8 +90,6 @@ bool multiply_blocks(const void* rules, const numerics::tensor_core::Blocks& blo
                      const float* sum, const float* left, const float* right) {
   return static_cast<const BlockRules*>(rules)->multiply(blocks, out, sum, left, right);
 }
-std::atomic<int64_t> time_limit_ns{0};
-
 // One run of a launch. Ctrl-C leaves it as Python's exception.
 struct GridRun {
   int64_t begin_ns = clock::host_ns();
@@ -101,11 +100,13 @@ const char* ask_to_end(void* of) {
     const runtime::Interruptible wait;
     check_wait();
   }
-  const int64_t limit = time_limit_ns.load(std::memory_order_relaxed);
+  const int64_t limit = cuda_cpp::time_limit_ns();
   if (limit == 0 || clock::host_ns() - run.begin_ns < limit) return nullptr;
-  return "has not ended within the limit for a launch (TORCH_LOOM_KERNEL_TIMEOUT). Programs of a launch run "
-         "one "
-         "after another on each thread: one that waits for a later one waits for ever";
+  static const std::string text =
+      std::string(cuda_cpp::kOverLimit) +
+      ". Programs of a launch run one after another on each thread: one that waits for a later one waits for "
+      "ever";
+  return text.c_str();
 }
 // Below this, a second thread costs more than it saves.
 constexpr int64_t kWorthwhileNs = 40'000;
@@ -257,7 +258,7 @@ std::string shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-void set_grid_time_limit(double seconds) { time_limit_ns.store(static_cast<int64_t>(seconds * 1e9)); }
+void set_time_limit(double seconds) { cuda_cpp::set_time_limit_ns(static_cast<int64_t>(seconds * 1e9)); }
 
 std::shared_ptr<const BlockRules> set_block_rules(std::shared_ptr<const BlockRules> rules) {
   latest_block_rules.store(rules);

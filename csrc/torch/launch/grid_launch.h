@@ -40,8 +40,8 @@ struct GridAddress {
   at::Tensor tensor;  // undefined: an address that is no tensor's
 };
 
-// How long a launch may take; 0: as long as it likes.
-void set_grid_time_limit(double seconds);
+// How long a launch may take, of CUDA C++ as well; 0: as long as it likes.
+void set_time_limit(double seconds);
 
 // How kernels that this thread launches from now on multiply blocks; null: as the host does.
 std::shared_ptr<const numerics::tensor_core::BlockRules> set_block_rules(

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "kernel_checks/unwritten.h"
 #include "runtime/tape.h"
 #include "runtime/worlds.h"
 #include "torch/core/device.h"
@@ -12,6 +11,12 @@ namespace loom::glue {
 
 std::atomic<bool> are_grids_watched{false};
 
+// Leaked: kernels may run until the process ends.
+kernel_checks::UnwrittenMemory& unwritten_memory() {
+  static auto* instance = new kernel_checks::UnwrittenMemory;
+  return *instance;
+}
+
 namespace {
 
 using kernel_checks::Access;
@@ -19,12 +24,6 @@ using kernel_checks::AccessKind;
 using runtime::Command;
 using runtime::CommandKind;
 using runtime::kinds_of;
-
-// Leaked: kernels may run until the process ends.
-kernel_checks::UnwrittenMemory& unwritten() {
-  static auto* instance = new kernel_checks::UnwrittenMemory;
-  return *instance;
-}
 
 thread_local const WatchedIssue* watched_issue = nullptr;
 
@@ -40,9 +39,9 @@ class WriteReader final : public runtime::TapeReader {
     if (command.device < 0 || command.bytes == 0) return;
     const uintptr_t first = address_of(command.address);
     if (command.kind == CommandKind::kAllocate) {
-      unwritten().add(first, first + command.bytes);
+      unwritten_memory().add(first, first + command.bytes);
     } else {
-      unwritten().remove(first, first + command.bytes);
+      unwritten_memory().remove(first, first + command.bytes);
     }
   }
 
@@ -60,8 +59,8 @@ class WriteReader final : public runtime::TapeReader {
   }
   static void remove(const runtime::Operand& operand) {
     if (operand.address == nullptr) return;
-    unwritten().remove(address_of(operand.address), operand.sizes, operand.strides, operand.num_dims,
-                       operand.item_bytes);
+    unwritten_memory().remove(address_of(operand.address), operand.sizes, operand.strides, operand.num_dims,
+                              operand.item_bytes);
   }
 };
 
@@ -133,8 +132,8 @@ const char* LaunchWatcher::look(const Access& access, const GridSite& site, uint
   const bool is_read = kind == GridAccess::kRead || kind == GridAccess::kVolatileRead;
   touched_[number].add(&site, address, address + bytes, !is_read);
   if (kind == GridAccess::kWrite) {
-    unwritten().remove(address, address + bytes);
-  } else if (unwritten().holds(address, address + bytes)) {
+    unwritten_memory().remove(address, address + bytes);
+  } else if (unwritten_memory().holds(address, address + bytes)) {
     text_ = begin_of(access, site, verb_of(kind), address, bytes) + ", which nothing has written";
     return text_.c_str();
   }
@@ -163,6 +162,10 @@ WatchedIssue::WatchedIssue() { watched_issue = this; }
 WatchedIssue::~WatchedIssue() { watched_issue = nullptr; }
 const WatchedIssue::Accesses* WatchedIssue::of_this_thread() noexcept {
   return watched_issue == nullptr ? nullptr : watched_issue->accesses_.get();
+}
+WatchedIssue::Accesses*& WatchedIssue::of_running_launch() noexcept {
+  static thread_local Accesses* instance = nullptr;
+  return instance;
 }
 
 }  // namespace loom::glue

@@ -11,6 +11,7 @@
 
 #include "kernel_checks/races.h"
 #include "kernel_checks/touched.h"
+#include "kernel_checks/unwritten.h"
 
 namespace loom::glue {
 
@@ -54,6 +55,8 @@ class LaunchWatcher : public GridWatcher {
 // From now on allocations and what writes to them are followed.
 void watch_grids();
 extern std::atomic<bool> are_grids_watched;
+// What has been allocated and not written since, by addresses of the engine. For any thread.
+kernel_checks::UnwrittenMemory& unwritten_memory();
 
 // Of a launch that is issued while it lives in this thread, the kernel itself says what it uses.
 class WatchedIssue {
@@ -69,6 +72,8 @@ class WatchedIssue {
   const std::shared_ptr<Accesses>& accesses() const noexcept { return accesses_; }
   // Of the launch that this thread is issuing; null: no such launch.
   static const Accesses* of_this_thread() noexcept;
+  // Of the launch that this thread is running, and where it is to say what it uses; null: nobody asks.
+  static Accesses*& of_running_launch() noexcept;
 
  private:
   const std::shared_ptr<Accesses> accesses_ = std::make_shared<Accesses>();

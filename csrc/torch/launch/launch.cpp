@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "runtime/ipc/shared_memory.h"
@@ -96,15 +97,34 @@ void spread(int count, void (*body)(void*), void* context) {
 void report(const cuda_cpp::Failure& failure, const KernelLaunch& launch) {
   std::string what = launch.kernel_name;
   if (!launch.kernel_place.empty()) what += " (" + launch.kernel_place + ")";
-  note_device_error(failure.error, error_text(failure.error), what, failure.what, launch.line);
+  const std::string line = failure.at == nullptr ? "" : line_of(static_cast<const char*>(failure.at) + 1);
+  note_device_error(failure.error, error_text(failure.error), what,
+                    line.empty() ? failure.what : line + ": " + failure.what, launch.line);
 }
 
 void run_launch(const KernelLaunch& launch) {
   if (has_asserted.load(std::memory_order_relaxed)) return;  // nothing runs any more
   const RunningKernel running;
-  const cuda_cpp::Failure failure = cuda_cpp::run_grid(launch, at::get_num_threads(), &spread);
+  const int num_threads = launch.watch != nullptr ? 1 : at::get_num_threads();
+  cuda_cpp::Failure failure = cuda_cpp::run_grid(launch, num_threads, &spread);
   std::fflush(stdout);  // what it has printed
+  if (launch.watch != nullptr) {
+    if (std::string wrong = launch.watch->settle(); !wrong.empty() && failure.error == 0)
+      failure = {cuda_cpp::kLaunchFailure, std::move(wrong)};
+    for (kernel_checks::Piece piece : launch.watch->pieces(launch.ranges)) {
+      const runtime::Place place = devices().locate(reinterpret_cast<const void*>(piece.begin));
+      piece.begin = reinterpret_cast<uintptr_t>(place.device_address);
+      launch.accesses->push_back(piece);
+    }
+  }
   if (failure.error != 0) report(failure, launch);
+}
+
+// Whether what it uses is known once it has run. Blocks that run at the same time are not watched.
+bool can_watch(const loom_cuda_kernel& kernel) {
+  const uint64_t num_blocks = uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
+  return kernel.is_checked == LOOM_CUDA_CHECKS_RACES && (kernel.is_cooperative == 0 || num_blocks == 1) &&
+         are_grids_watched.load(std::memory_order_relaxed);
 }
 
 std::atomic<LaunchListener> launch_listener{nullptr};
@@ -159,6 +179,14 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
       range.begin = first;
     }
   }
+  const bool is_watched =
+      can_watch(*launch) && runtime.device(stream.device).runs_kernels() && !runtime::is_captured(stream);
+  const std::optional<WatchedIssue> issue =
+      is_watched ? std::optional<WatchedIssue>(std::in_place) : std::nullopt;
+  if (is_watched) {
+    launch->watch = std::make_unique<BlockWatch>();
+    launch->accesses = issue->accesses();
+  }
   if (!translated([&] { return runtime::runs_in_place(stream); })) launch->line = python_line();
   const int64_t grid[3] = {launch->grid[0], launch->grid[1], launch->grid[2]};
   const int64_t block[3] = {launch->block[0], launch->block[1], launch->block[2]};
@@ -170,7 +198,21 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
       op.full_name, [](void* work, driver::Stream) { run_launch(*static_cast<const KernelLaunch*>(work)); },
       [](void* work) { delete static_cast<KernelLaunch*>(work); }, launch.release()};
   if (!runtime.device(stream.device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
-  translated([&] { runtime::submit(stream, kernel, {&op, operands, attributes}, operands); });
+  const runtime::KernelRecord record{&op, operands, attributes};
+  if (!is_watched) {
+    translated([&] { runtime::submit(stream, kernel, record, operands); });
+    return;
+  }
+  translated([&] {
+    runtime::Launch issued;
+    issued.begin(stream, op.full_name, record);
+    issued.submit(kernel);
+    // What it has used is known once it has run. The wait is no order of the program's, so that nobody is
+    // told.
+    const runtime::Device& device = runtime.device(stream.device);
+    device.driver().synchronize_stream(device.stream(stream.id));
+    issued.end(operands, operands);
+  });
 }
 
 }  // namespace
@@ -284,7 +326,8 @@ void loom_cuda_run(const loom_cuda_kernel* given) {
   loom::glue::KernelLaunch launch(*given);
   launch.release = nullptr;  // it stays the caller's
   launch.name = launch.kernel_name.c_str();
-  if (given->is_checked != 0) {
+  loom::glue::WatchedIssue::Accesses* const asked = loom::glue::WatchedIssue::of_running_launch();
+  if (given->is_checked != 0 || asked != nullptr) {
     loom::glue::for_device_words(
         launch, loom::glue::devices(), [&](int number, char*, void* word, const auto& place) {
           const auto range = loom::glue::allocation_around(reinterpret_cast<uintptr_t>(place.device_address));
@@ -295,7 +338,13 @@ void loom_cuda_run(const loom_cuda_kernel* given) {
                 {first, first + (range.end - range.begin), "argument " + std::to_string(number + 1)});
         });
   }
+  if (asked != nullptr) {
+    launch.watch = std::make_unique<loom::glue::BlockWatch>();
+    if (!loom::glue::can_watch(launch)) launch.watch->give_up();
+    launch.accesses = std::make_shared<loom::glue::WatchedIssue::Accesses>();
+  }
   loom::glue::run_launch(launch);
+  if (asked != nullptr) asked->insert(asked->end(), launch.accesses->begin(), launch.accesses->end());
 }
 
 int loom_cuda_next_block(loom_cuda_runner* runner) { return static_cast<Runner*>(runner)->next_block(); }
@@ -316,7 +365,16 @@ unsigned loom_cuda_active(loom_cuda_runner* runner, unsigned thread) {
   return static_cast<Runner*>(runner)->active_lanes(thread);
 }
 void loom_cuda_grid_barrier(loom_cuda_runner* runner) { static_cast<Runner*>(runner)->grid_barrier(); }
-void loom_cuda_poll(loom_cuda_runner* runner) { static_cast<Runner*>(runner)->poll(); }
+void loom_cuda_poll(loom_cuda_runner* runner) {
+  loom_cuda_unwatched();
+  static_cast<Runner*>(runner)->poll();
+}
+void loom_cuda_unwatched(void) {
+  const Runner* const runner = Runner::active();
+  if (runner == nullptr) return;
+  const auto& launch = static_cast<const loom::glue::KernelLaunch&>(runner->grid_run().kernel);
+  if (launch.watch != nullptr) launch.watch->give_up();
+}
 int loom_cuda_in_kernel(void) { return Runner::active() != nullptr; }
 
 void loom_cuda_fail(int error, const char* what) {

@@ -10,7 +10,9 @@
 
 #include "cuda_cpp/runner.h"
 #include "runtime/commands.h"
+#include "torch/launch/block_watch.h"
 #include "torch/launch/error_text.h"
+#include "torch/launch/grid_watch.h"
 
 namespace loom::glue {
 
@@ -31,6 +33,8 @@ struct KernelLaunch : loom_cuda_kernel {
 
   std::string kernel_name, kernel_path, kernel_place, line;  // path: with its folders; line: of Python
   std::vector<KernelRange> ranges;                           // in checked builds
+  std::unique_ptr<BlockWatch> watch;                         // under the sanitizer
+  std::shared_ptr<WatchedIssue::Accesses> accesses;          // where to say what it has used
 };
 
 // Where an allocation lies that holds an address: of PyTorch's allocator, of another process that sent it, or
@@ -40,6 +44,10 @@ KernelRange allocation_around(const runtime::Place& place);
 // What cudaMalloc() returned, and what cudaFree() is given.
 void note_allocation(void* address, size_t bytes);
 bool forget_allocation(void* address);
+
+// "file:line" of code whose call returns to `from`, as far as its library has that; empty otherwise. In
+// functions of torch-loom's headers it is the line that calls them.
+std::string line_of(const void* from);
 
 // Whether memory is the state that a graph gives its kernels for PyTorch's generator.
 bool is_captured_random(uintptr_t address, size_t bytes);

@@ -12,6 +12,33 @@
 
 namespace loom::glue {
 
+std::string line_of(const void* from) {
+  Dl_info info{};
+  if (dladdr(from, &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string file = info.dli_fname;
+  if (file.find('\'') != std::string::npos) return {};
+  // Before the call's return.
+  const auto offset = static_cast<const char*>(from) - static_cast<const char*>(info.dli_fbase) - 1;
+  std::array<char, 4096> text{};
+  std::snprintf(text.data(), text.size(), "addr2line -i -e '%s' 0x%zx 2>/dev/null", file.c_str(),
+                static_cast<size_t>(offset));
+  FILE* const pipe = popen(text.data(), "r");
+  if (pipe == nullptr) return {};
+  std::string found;
+  // From the innermost function to the one that it was made part of.
+  while (std::fgets(text.data(), text.size(), pipe) != nullptr) {
+    std::string line = text.data();
+    line.resize(std::min({line.size(), line.find(" (discriminator"), line.find('\n')}));
+    const bool is_known = !line.empty() && line[0] != '?' && !line.ends_with(":?") && !line.ends_with(":0");
+    if (!is_known) continue;
+    const bool is_own = line.find("/kernels/cuda_cpp/include/") != std::string::npos;
+    if (found.empty() || !is_own) found = line.substr(line.rfind('/') + 1);
+    if (!is_own) break;
+  }
+  pclose(pipe);
+  return found;
+}
+
 namespace {
 
 // What kernels have reached by an address that they have read from memory, as from a table of pointers.
@@ -51,35 +78,6 @@ int find_segment(dl_phdr_info* info, size_t, void* context) {
   return 0;
 }
 
-// "file:line" of code, as far as its library has that; empty otherwise. In functions of torch-loom's headers
-// it is the line that calls them.
-std::string line_of(const void* from) {
-  Dl_info info{};
-  if (dladdr(from, &info) == 0 || info.dli_fname == nullptr) return {};
-  const std::string file = info.dli_fname;
-  if (file.find('\'') != std::string::npos) return {};
-  // Before the call's return.
-  const auto offset = static_cast<const char*>(from) - static_cast<const char*>(info.dli_fbase) - 1;
-  std::array<char, 4096> text{};
-  std::snprintf(text.data(), text.size(), "addr2line -i -e '%s' 0x%zx 2>/dev/null", file.c_str(),
-                static_cast<size_t>(offset));
-  FILE* const pipe = popen(text.data(), "r");
-  if (pipe == nullptr) return {};
-  std::string found;
-  // From the innermost function to the one that it was made part of.
-  while (std::fgets(text.data(), text.size(), pipe) != nullptr) {
-    std::string line = text.data();
-    line.resize(std::min({line.size(), line.find(" (discriminator"), line.find('\n')}));
-    const bool is_known = !line.empty() && line[0] != '?' && !line.ends_with(":?") && !line.ends_with(":0");
-    if (!is_known) continue;
-    const bool is_own = line.find("/kernels/cuda_cpp/include/") != std::string::npos;
-    if (found.empty() || !is_own) found = line.substr(line.rfind('/') + 1);
-    if (!is_own) break;
-  }
-  pclose(pipe);
-  return found;
-}
-
 std::string distance(const KernelLaunch& launch, uintptr_t address, size_t bytes) {
   const KernelRange* nearest = nullptr;
   uintptr_t least = 0;
@@ -114,14 +112,16 @@ std::string distance(const KernelLaunch& launch, uintptr_t address, size_t bytes
 
 }  // namespace loom::glue
 
-void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from,
-                      loom_cuda_range* known) {
+void loom_cuda_access(uintptr_t address, size_t bytes, int how, const void* from, loom_cuda_range* known) {
   using namespace loom::glue;
+  const bool is_written = (how & LOOM_CUDA_WRITES) != 0;
   loom::cuda_cpp::Runner* const runner = loom::cuda_cpp::Runner::active();
   if (runner == nullptr) return;
   const auto& launch = static_cast<const KernelLaunch&>(runner->grid_run().kernel);
   std::vector<KernelRange>& reached = reached_by(runner->grid_run()).ranges;
-  if (runner->is_on_stack(address)) {
+  BlockWatch* const watch = launch.watch.get();
+  // What is watched comes here each time, and is looked for first.
+  if (watch == nullptr && runner->is_on_stack(address)) {
     *known = {address, address + bytes};
     return;
   }
@@ -142,22 +142,34 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
        {&launch.ranges, static_cast<const std::vector<KernelRange>*>(&reached)}) {
     for (const KernelRange& range : *ranges) {
       if (!holds(range, address, bytes)) continue;
+      if (watch != nullptr) {
+        const BlockAccess kind = (how & LOOM_CUDA_ATOMIC) != 0
+                                     ? (is_written ? BlockAccess::kAtomic : BlockAccess::kVolatileRead)
+                                 : is_written ? BlockAccess::kWrite
+                                              : BlockAccess::kRead;
+        const std::string wrong = watch->look(*runner, range, address, bytes, kind, from);
+        if (!wrong.empty()) runner->fail(loom::cuda_cpp::kLaunchFailure, wrong);
+      }
       // A pointer among the contents gives the kernel what it points to. What is read in words of its size is
       // looked at each time, and not known from then on.
-      if (is_written == 0 && bytes == sizeof(uintptr_t) && address % sizeof(uintptr_t) == 0) {
+      if (!is_written && bytes == sizeof(uintptr_t) && address % sizeof(uintptr_t) == 0) {
         uintptr_t word;
         std::memcpy(&word, reinterpret_cast<const void*>(address), sizeof(word));
         KernelRange pointed = word < 4096 ? KernelRange() : allocation_around(word);
         if (pointed.end != 0) reached.push_back(pointed);
         return;
       }
-      *known = {range.begin, range.end};
+      if (watch == nullptr || watch->has_given_up()) *known = {range.begin, range.end};
       return;
     }
   }
+  if (watch != nullptr && runner->is_on_stack(address)) {
+    *known = {address, address + bytes};
+    return;
+  }
   const loom::runtime::Place place = devices().locate(reinterpret_cast<const void*>(address));
   if (place.kind == loom::driver::AddressKind::kDevice) {
-    refuse(*runner, address, bytes, is_written != 0, from, distance(launch, address, bytes));
+    refuse(*runner, address, bytes, is_written, from, distance(launch, address, bytes));
   }
   Search search{address, {}};
   if (dl_iterate_phdr(&find_segment, &search) != 0) {
@@ -175,7 +187,7 @@ void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const voi
   } else if (address < 4096) {
     where = "a null pointer";
   }
-  refuse(*runner, address, bytes, is_written != 0, from, where);
+  refuse(*runner, address, bytes, is_written, from, where);
 }
 
 void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread, int is_written, int is_atomic,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch_loom import _C, config, late
+from torch_loom.config.settings import KERNEL_TIMEOUT
 from torch_loom.errors import DeferredCallError, ForkError, NoDeviceError
 
 __all__ = ["init", "is_initialized"]
@@ -139,6 +140,7 @@ def _initialize_core(settings: config.Settings) -> None:
         device_asserts=settings.asserts == "device",
     )
     _C.set_random_rule(settings.rng)
+    _C.set_kernel_time_limit(config.value(KERNEL_TIMEOUT))
     # Read when a matrix product first asks, as CUDA does: programs set it after they have used a device.
     _C.set_blas_rules(config.blas_workspaces)
     if settings.device_name == config.CUDA_NAME:

@@ -10,8 +10,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from torch_loom import _C, config, late
-from torch_loom.config import settings
+from torch_loom import late
 
 # Where Dynamo imports Triton there may be no kernel.
 library = late.lazily("torch_loom.kernels.triton.library")
@@ -133,7 +132,6 @@ class HostDriver(DriverBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        _C.set_kernel_time_limit(config.value(settings.KERNEL_TIMEOUT))
         self.utils = _Utils()
         self.launcher_cls = Launcher
 

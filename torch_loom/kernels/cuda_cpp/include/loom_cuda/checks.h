@@ -43,6 +43,10 @@ struct Unchecked {
   ~Unchecked() { --unchecked_depth; }
   Unchecked(const Unchecked&) = delete;
 };
+// The same, where these may be accesses to memory of the device.
+struct Unwatched : Unchecked {
+  Unwatched() { loom_cuda_unwatched(); }
+};
 }  // namespace loom_cuda
 
 // Code of the host is instrumented as well, and lets everything pass.
@@ -55,11 +59,11 @@ LOOM_CUDA_OF_THREAD loom_cuda_range known_ranges[4];
 LOOM_CUDA_OF_THREAD unsigned next_range;
 
 LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t address, size_t bytes,
-                                                                       int is_written, const void* from) {
+                                                                       int how, const void* from) {
   if (!loom_cuda_in_kernel()) return;
   loom_cuda_range& range = known_ranges[next_range++ % 4];
   range = {1, 0};
-  loom_cuda_access(address, bytes, is_written, from, &range);
+  loom_cuda_access(address, bytes, how, from, &range);
 }
 
 #ifdef LOOM_CUDA_RACES
@@ -89,7 +93,7 @@ LOOM_CUDA_UNCHECKED static inline void check_shared(uintptr_t address, size_t by
 #endif
 
 LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, int is_written,
-                                             const void* from, [[maybe_unused]] bool is_atomic = false) {
+                                             const void* from, bool is_atomic = false) {
   if (runner == nullptr || unchecked_depth != 0) return;
 #ifdef LOOM_CUDA_RACES
   check_shared(address, bytes, is_written, is_atomic, from);
@@ -97,7 +101,8 @@ LOOM_CUDA_UNCHECKED static inline void check(uintptr_t address, size_t bytes, in
   for (const loom_cuda_range& range : known_ranges) {
     if (address >= range.begin && address + bytes <= range.end) return;
   }
-  check_slowly(address, bytes, is_written, from);
+  const int how = (is_written ? LOOM_CUDA_WRITES : 0) | (is_atomic ? LOOM_CUDA_ATOMIC : 0);
+  check_slowly(address, bytes, how, from);
 }
 
 }  // namespace loom_cuda
@@ -112,6 +117,7 @@ namespace loom_cuda {
 struct Unchecked {
   Unchecked() {}
 };
+using Unwatched = Unchecked;
 }  // namespace loom_cuda
 #endif
 

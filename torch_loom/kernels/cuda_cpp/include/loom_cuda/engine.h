@@ -13,8 +13,9 @@ extern "C" {
 // Whenever something below changes, another number: what was compiled against another one is refused.
 #define LOOM_CUDA_ABI 1
 
-// Its accesses to shared memory call loom_cuda_access_shared(), too.
-#define LOOM_CUDA_CHECKS_RACES 2
+// Its accesses to shared memory call loom_cuda_access_shared(), too, and those to memory of the device
+// loom_cuda_access() each time.
+#define LOOM_CUDA_CHECKS_RACES 3
 
 #define LOOM_CUDA_EXPORT __attribute__((visibility("default")))
 
@@ -98,13 +99,16 @@ LOOM_CUDA_EXPORT void loom_cuda_assert_fail(const char* assertion, const char* f
 // Whether this thread of the host runs a kernel now.
 LOOM_CUDA_EXPORT int loom_cuda_in_kernel(void);
 // In checked builds, before an access: fails the kernel where `bytes` at `address` are no memory of the
-// kernel's. `from` is the code that accesses. Sets `known` to a range around the address that may be
-// accessed.
+// kernel's. `how`: some of LOOM_CUDA_WRITES and LOOM_CUDA_ATOMIC. `from` is the code that accesses. Sets
+// `known` to a range around the address that may be accessed without asking again.
+enum { LOOM_CUDA_WRITES = 1, LOOM_CUDA_ATOMIC = 2 };
 struct loom_cuda_range {
   uintptr_t begin, end;
 };
-LOOM_CUDA_EXPORT void loom_cuda_access(uintptr_t address, size_t bytes, int is_written, const void* from,
+LOOM_CUDA_EXPORT void loom_cuda_access(uintptr_t address, size_t bytes, int how, const void* from,
                                        struct loom_cuda_range* known);
+// The kernel accesses memory of the device that loom_cuda_access() is not told of.
+LOOM_CUDA_EXPORT void loom_cuda_unwatched(void);
 // Before an access to shared memory by a thread of the block: fails the kernel where it races with another
 // one.
 LOOM_CUDA_EXPORT void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread,

@@ -50,7 +50,7 @@ inline void enqueue(const char* name, const execution_policy& policy, F body, co
   check(loom_cuda::launch(
             name, "",
             [body](auto&... given) {
-              const loom_cuda::Unchecked own_memory;
+              const loom_cuda::Unwatched own_memory;
               body(given...);
             },
             loom_cuda::Configuration(1, 1, 0, policy.stream), loom_detail::bare(arguments)...),

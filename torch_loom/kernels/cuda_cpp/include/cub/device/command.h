@@ -54,7 +54,7 @@ static inline cudaError_t command(const char* name, void* temporary, size_t& byt
   return static_cast<cudaError_t>(loom_cuda::launch(
       name, "",
       [body](auto&... given) {
-        const loom_cuda::Unchecked own_memory;
+        const loom_cuda::Unwatched own_memory;
         body(given...);
       },
       loom_cuda::Configuration(1, 1, 0, stream), ::thrust::loom_detail::bare(arguments)...));
