@@ -180,8 +180,11 @@ void bind_distributed(py::module_& m) {
   py::class_<Communicator, c10d::Backend, c10::intrusive_ptr<Communicator>>(m, "Communicator")
       .def(py::init(&make), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
       .def_property_readonly("options", [](const Communicator& self) { return self.options(); })
-      .def_property_readonly("uid", [](const Communicator& self) { return self.getID(); })
+      .def_property_readonly("uid", &Communicator::number)
       .def("comm_split_count", &Communicator::num_splits)
+      .def(
+          "perform_nocolor_split", [](Communicator& self, const py::object&) { self.count_split(); },
+          py::arg("device"))
       .def("_is_initialized", &Communicator::is_connected)
       .def("_set_default_timeout", &Communicator::setTimeout, py::arg("timeout"), no_gil())
       .def("_set_enable_nan_check", &Communicator::set_checks_for_nan, py::arg("enable_nan_check"))

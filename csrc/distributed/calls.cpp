@@ -251,6 +251,11 @@ Communicator::WorkPtr Communicator::alltoall_base(at::Tensor& output, at::Tensor
                                                   const c10d::AllToAllOptions& options) {
   check(input, getBackendName());
   check(output, getBackendName());
+  // Their rows are cut, so that the order in memory counts.
+  for (const at::Tensor* tensor : {&input, &output}) {
+    TORCH_CHECK_VALUE(tensor->is_contiguous(), "Tensors must be contiguous: all_to_all_single got strides ",
+                      tensor->strides(), " for sizes ", tensor->sizes(), ". Pass .contiguous()");
+  }
   Step own = step(Kind::kAllToAll, input);
   own.title = "all_to_all";
   own.task.operation.sizes_may_differ = true;

@@ -42,11 +42,20 @@ void Command::release(void* command) noexcept {
   Command* const own = static_cast<Command*>(command);
   // Where it has not run, it waits for nobody.
   if (own->joint != nullptr) own->joint->begin_at(-1);
+  // A stream that has failed runs nothing more: whoever waits for the work gets why.
+  if (!own->has_begun && own->shared->transport.has_failed()) {
+    try {
+      C10_THROW_ERROR(DistBackendError, own->shared->transport.failure());
+    } catch (...) {
+      own->outcome->fail(std::current_exception());
+    }
+  }
   own->shared->num_pending.fetch_sub(1);
   delete own;
 }
 
 void Command::run() {
+  has_begun = true;
   Transport& transport = shared->transport;
   const auto began = Transport::Clock::now();
   const Rules rules{began + timeout, checks(), shared->name == "nccl"};

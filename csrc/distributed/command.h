@@ -25,6 +25,7 @@ struct Command {
   int global_rank = 0;
   std::vector<int64_t> records;                      // of the flight recorder
   std::shared_ptr<runtime::simulated::Joint> joint;  // null: its time waits for no other rank
+  bool has_begun = false;
 
   // Called once, or by a graph any number of times.
   static void run(void* command, driver::Stream stream);

@@ -190,6 +190,10 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   if (shared_->transport.has_failed()) {
     C10_THROW_ERROR(DistBackendError, shared_->transport.failure());
   }
+  if (is_shut_down_) {
+    C10_THROW_ERROR(DistBackendError, c10::str("the communicator was shut down on rank ", getRank(),
+                                               ". Make a new group, init_process_group or new_group."));
+  }
   const c10::DeviceGuard device_guard(device);
   const c10::impl::VirtualGuardImpl streams(device_type());
   const bool is_message = steps.size() == 1 && is_message_kind(steps.front().task.operation.kind);

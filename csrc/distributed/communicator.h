@@ -123,8 +123,10 @@ class Communicator final : public c10d::Backend {
   void set_checks_for_nan(bool checks) noexcept { shared_->checks_for_nan = checks; }
   // Ends what is under way, here and on other ranks, and refuses everything from now on. Does not wait.
   void abort() override;
-  // Waits for what is under way, as long as a collective may take.
+  // Waits for what is under way, as long as a collective may take, and refuses everything from now on.
   void shutdown() override;
+  // Of the groups that this process has made, from 0 on.
+  size_t number() const noexcept { return number_; }
 
  private:
   Step step(Kind kind, const at::Tensor& described);
@@ -154,6 +156,9 @@ class Communicator final : public c10d::Backend {
   const std::shared_ptr<Shared> shared_;
   std::atomic<uint64_t> sequence_{0}, message_sequence_{0};
   std::atomic<int64_t> num_splits_{0};
+  std::atomic<bool> is_shut_down_{false};
+  const size_t number_ = num_made_.fetch_add(1);
+  static inline std::atomic<size_t> num_made_{0};
   std::mutex mutex_;
   std::map<std::pair<int, int>, int64_t> streams_;  // by device and peer; −1: of collectives
   std::map<std::vector<int>, int> splits_;          // how often each list of ranks was split off

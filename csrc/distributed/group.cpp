@@ -66,6 +66,7 @@ void Communicator::shutdown() {
          Transport::Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
+  is_shut_down_ = true;
 }
 
 }  // namespace loom::distributed

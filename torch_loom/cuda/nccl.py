@@ -100,10 +100,6 @@ def _verify_work_timeout(self: Any, work: Any, timeout: timedelta) -> bool:
     return bool(self.options._timeout == timeout)
 
 
-def perform_nocolor_split(self: Any, device: torch.device) -> None:
-    """Do nothing: a rank that is in no part need not take part in the split."""
-
-
 def register_mem_pool(self: Any, pool: Any) -> None:
     """Do nothing: all memory of a device can be given to collectives."""
 
@@ -122,7 +118,6 @@ _METHODS: tuple[Callable[..., Any], ...] = (
     _group_end,
     _add_ephemeral_timeout,
     _verify_work_timeout,
-    perform_nocolor_split,
     register_mem_pool,
     deregister_mem_pool,
 )
