@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lightning as L
+import lightning
 import pytest
 import torch
 
 pytestmark = pytest.mark.slow  # its import takes some seconds
 
 
-class Net(L.LightningModule):
+class Net(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.inner = torch.nn.Linear(4, 4)
@@ -32,7 +32,7 @@ class Net(L.LightningModule):
 )
 @pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1", 0)])
 def test_training(tmp_path: Path, precision: str, dtype: torch.dtype, devices: object, index: int) -> None:
-    trainer = L.Trainer(
+    trainer = lightning.Trainer(
         accelerator="loom",
         devices=devices,
         precision=precision,
@@ -50,4 +50,4 @@ def test_training(tmp_path: Path, precision: str, dtype: torch.dtype, devices: o
 
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(ValueError, match=r"devices must be of 0 to \d+, but got \[7\]"):
-        L.Trainer(accelerator="loom", devices=[7], logger=False)
+        lightning.Trainer(accelerator="loom", devices=[7], logger=False)

@@ -79,6 +79,10 @@ def test_groups_are_made_as_of_nccl(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nccl_constructor.py", SETTINGS)
 
 
+def test_a_group_that_was_shut_down_refuses(fork_cuda: PythonRunner) -> None:
+    fork_cuda(PROGRAMS / "after_shutdown.py", SETTINGS)
+
+
 def test_numbers_that_are_nan_are_refused(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nan_check.py", SETTINGS)
 
