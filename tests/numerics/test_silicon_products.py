@@ -79,9 +79,9 @@ def test_other_names_of_products_are_products() -> None:
 
 
 def test_sums_without_a_rule_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_loom.numerics.emulation import products
+    from torch_loom.numerics.emulation import bilinear
 
-    monkeypatch.setattr(products, "_told", set())
+    monkeypatch.setattr(bilinear, "_told", set())
     a, b = random(5, 96, seed=1), random(5, 96, seed=2)
     with emulate(B16, mode="silicon"):
         with pytest.warns(UserWarning, match="einsum of 'ij,ij->ij': mode 'silicon' has no rule"):

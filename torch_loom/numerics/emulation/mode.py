@@ -26,6 +26,7 @@ from torch_loom.numerics._checkpoints import recompute_under
 from torch_loom.numerics._ops import NONE, ops
 from torch_loom.numerics._scripts import check_scripts
 from torch_loom.numerics.emulation import attention, elements, products
+from torch_loom.numerics.emulation.matmul import NOT_TAKEN, UNFIT, matmul
 from torch_loom.numerics.emulation.operands import (
     Weights,
     format_of,
@@ -214,9 +215,9 @@ class Emulation(TorchFunctionMode):
         handler = products.handler_of(func, base)
         if handler is not None:
             value = handler(self, how, fmt, *args, **kwargs)
-            if value is products.UNFIT:
+            if value is UNFIT:
                 _fits.refuse(func, args, kwargs)
-            if value is not products.NOT_TAKEN:
+            if value is not NOT_TAKEN:
                 return value
         if elements.has_rule(how, base):
             value = elements.value_of(self, how, base, args, kwargs)
@@ -311,7 +312,7 @@ class Emulation(TorchFunctionMode):
     def _product(self, how: Precision) -> attention.Op:
         def product(a: Tensor, b: Tensor, *, wide: bool = False) -> Tensor:
             fmt = how.wide if wide else how.format
-            return mark(products.matmul(self, how, fmt, a, b), fmt)
+            return mark(matmul(self, how, fmt, a, b), fmt)
 
         return product
 
