@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Unpack
 
 from torch_loom import _C
-from torch_loom.errors import ConfigurationError, FormatError, OperandError
+from torch_loom.errors import FormatError, OperandError
 from torch_loom.numerics import _fits
 from torch_loom.numerics._checkpoints import innermost, recompute_under
 from torch_loom.numerics._checks import check_flag
@@ -23,48 +23,10 @@ from torch_loom.numerics._ops import ops
 from torch_loom.numerics._scripts import check_scripts
 from torch_loom.numerics.tensor_cores import attention, convolutions, matmuls, scaled
 from torch_loom.numerics.tensor_cores.block_formats import Blocks, BlockScaled, Plain, multiplied, to_blocks
+from torch_loom.numerics.tensor_cores.chips import ARCHITECTURES, NAMES, block_rules_of, chip_rule
 from torch_loom.numerics.tensor_cores.fused_layers import WITHOUT_FUSED_LAYERS
-from torch_loom.numerics.tensor_cores.rules import (
-    Rule,
-    block_rules,
-    instruction_depth,
-    instruction_rule,
-    usual_parts,
-)
+from torch_loom.numerics.tensor_cores.rules import usual_parts
 
-# The architecture of the chips whose instructions have a rule. Those of the rtx5090 are not known.
-ARCHITECTURES = {
-    "v100": "Volta",
-    "v100_pcie": "Volta",
-    "t4": "Turing",
-    "a100": "Ampere",
-    "a100_pcie40": "Ampere",
-    "a10": "Ampere",
-    "a40": "Ampere",
-    "rtx3090": "Ampere",
-    "l4": "Ada Lovelace",
-    "l40s": "Ada Lovelace",
-    "rtx4090": "Ada Lovelace",
-    "h100": "Hopper",
-    "h200": "Hopper",
-    "b200": "Blackwell",
-}
-# The instruction that libraries take, and its shape up to K.
-_INSTRUCTIONS = {
-    "Volta": ("mma", "m8n8"),
-    "Turing": ("mma", "m16n8"),
-    "Ampere": ("mma", "m16n8"),
-    "Ada Lovelace": ("mma", "m16n8"),
-    "Hopper": ("wgmma", "m64n8"),
-    "Blackwell": ("tcgen05mma", "m64n8"),
-}
-_NAMES = {
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "tf32",
-    torch.float8_e4m3fn: "e4m3",
-    torch.float8_e5m2: "e5m2",
-}
 _WIDE = (torch.float32, torch.float16, torch.bfloat16)
 _HALVES = (torch.float16, torch.bfloat16)
 # CUTLASS's default on Hopper: the sum moves to float32 after every four instructions.
@@ -73,50 +35,7 @@ _FLOAT8_DEPTH = 32
 _LARGEST_COUNT = 2**31 - 1
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
-_HANDLERS = {**matmuls.HANDLERS, **scaled.HANDLERS, **convolutions.HANDLERS}
-
-
-def chip_rule(chip: str, a: torch.dtype, b: torch.dtype, op: str = "tensor_core") -> Rule:
-    """Return the rule of the instruction that libraries use for products of two dtypes on a chip.
-
-    Raises:
-        FormatError: the chip has no rule, or none for these dtypes.
-    """
-    if not isinstance(chip, str) or chip not in ARCHITECTURES:
-        raise FormatError(
-            f"{op}: chip is {chip!r}, whose matrix instructions have no rule; allowed: "
-            f"{', '.join(ARCHITECTURES)}"
-        )
-    rule = _rule(ARCHITECTURES[chip], a, b)
-    if rule is None:
-        raise FormatError(f"{op}: no rule for {a} with {b} on {chip}; allowed: {_operands(chip)}")
-    return rule
-
-
-@functools.cache
-def _rule(architecture: str, a: torch.dtype, b: torch.dtype) -> Rule | None:
-    if a not in _NAMES or b not in _NAMES:
-        return None
-    instruction, shape = _INSTRUCTIONS[architecture]
-    depth = instruction_depth(architecture, _NAMES[a])
-    try:
-        return instruction_rule(architecture, instruction, f"{shape}k{depth}.f32.{_NAMES[a]}.{_NAMES[b]}")
-    except FormatError:
-        return None
-
-
-def _operands(chip: str) -> str:
-    """The dtypes that a chip's instructions multiply, for an error."""
-    known = [each for each in _NAMES if _rule(ARCHITECTURES[chip], each, each) is not None]
-    words = [f"{each} (as TF32)" if each is torch.float32 else str(each) for each in known]
-    mixed = " (these two also with one another)" if torch.float8_e4m3fn in known else ""
-    return f"two operands of {', '.join(words)}{mixed}"
-
-
-@functools.cache
-def _block_rules(architecture: str) -> _C.BlockRules:
-    """Each call of a wrapped module asks."""
-    return _C.BlockRules(block_rules(architecture))
+HANDLERS = {**matmuls.HANDLERS, **scaled.HANDLERS, **convolutions.HANDLERS}
 
 
 class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -182,7 +101,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         whole.enter_context(WITHOUT_FUSED_LAYERS)
         whole.enter_context(attention.AttentionMode(self))
         # Kernels of Triton multiply blocks.
-        before = _C.set_block_rules(_block_rules(ARCHITECTURES[self.chip]))
+        before = _C.set_block_rules(block_rules_of(ARCHITECTURES[self.chip]))
         whole.callback(_C.set_block_rules, before)
         self._whole.append(whole)
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -236,7 +155,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def takes(self, *operands: Tensor, is_convolution: bool = False) -> bool:
         """Whether the chip multiplies operands with matrix instructions: float32 only as TF32."""
         return all(
-            each.dtype in _NAMES and (each.dtype is not torch.float32 or self._uses_tf32(is_convolution))
+            each.dtype in NAMES and (each.dtype is not torch.float32 or self._uses_tf32(is_convolution))
             for each in operands
         )
 
@@ -284,7 +203,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if not _are_strided(args, kwargs):
             return func(*args, **kwargs)  # sparse and nested: kernels of their own
-        handler = _HANDLERS.get(func)
+        handler = HANDLERS.get(func)
         if handler is not None:
             try:
                 value = handler(self, *args, **kwargs)
@@ -294,7 +213,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 _fits.refuse(func, args, kwargs)
             if value is not NotImplemented:
                 return value
-        elif _is_composite(func):
+        elif is_composite(func):
             # In inference mode, or called by a handler: autograd has not taken it apart.
             with self.inside():
                 value = func.decompose(*args, **kwargs)
@@ -312,47 +231,7 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
             super().__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
-class _Refused(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses every product: those of the engine would be other numbers than the ones that were asked for."""
-
-    def __init__(self, chip: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._chip = chip
-
-    def error(self) -> ConfigurationError:
-        """A new one each time: an exception that is raised keeps the frames that it went through."""
-        return ConfigurationError(
-            f"TORCH_LOOM_MATMUL='tensor_core': the matrix instructions of {self._chip}, which "
-            f"TORCH_LOOM_CHIP names, have no rule; allowed: chips {', '.join(ARCHITECTURES)}, or "
-            "TORCH_LOOM_MATMUL=engine"
-        )
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in _HANDLERS or "_scaled_dot_product" in func.name():
-            raise self.error()
-        if _is_composite(func):
-            with self:
-                return func.decompose(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
-def multiply_by_setting(chip: str) -> None:
-    """Enter the mode that ``TORCH_LOOM_MATMUL=tensor_core`` asks for, for good.
-
-    Raises:
-        ConfigurationError: the chip has no rule. Products raise it from then on.
-    """
-    if chip in ARCHITECTURES:
-        TensorCores(chip).__enter__()
-        return
-    refused = _Refused(chip)
-    refused.__enter__()  # type: ignore[no-untyped-call]
-    raise refused.error()
-
-
-def _is_composite(func: Any) -> bool:
+def is_composite(func: Any) -> bool:
     """Whether to take an op apart; tracing does so by itself."""
     is_traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
     return not is_traced and _has_parts(func)
