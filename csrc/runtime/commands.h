@@ -143,6 +143,8 @@ void synchronize_stream(StreamRef stream);
 // Waits without raising a failure, which stays with the stream. Reported as a query that found the stream
 // finished.
 void drain_stream(StreamRef stream);
+// Waits and raises a failure, and is not reported: a wait of ours, which no program may rely on.
+void wait_for_stream(StreamRef stream);
 // All streams of a device.
 void synchronize_device(int device);
 // The same without raising a failure, and not reported.

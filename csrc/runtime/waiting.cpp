@@ -65,6 +65,12 @@ void drain_stream(StreamRef stream) {
   note_finished(stream);
 }
 
+void wait_for_stream(StreamRef stream) {
+  const Target of(stream);
+  const Interruptible wait;
+  of.driver.synchronize_stream(of.stream);
+}
+
 void synchronize_device(int device) {
   if (capture::is_underway()) capture::forbid_on_device(device, "synchronisation with a device");
   Issue issue;

@@ -1,4 +1,4 @@
-"""Libraries that know devices by a list of names, under the name loom; Lightning is in test_lightning.py."""
+"""Libraries that know devices by a list of names, under the name loom."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ PROGRAMS = Path(__file__).parent / "programs" / "libraries"
 @pytest.mark.parametrize("precision", ["no float32", "bf16 bfloat16", "fp16 float16"])
 def test_accelerate(run_python: PythonRunner, precision: str) -> None:
     run_python(PROGRAMS / "trains_with_accelerate.py", given=precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["32-true float32", "bf16-mixed bfloat16", "16-mixed float16"])
+def test_lightning(run_python: PythonRunner, precision: str) -> None:
+    run_python(PROGRAMS / "trains_with_lightning.py", given=precision)
 
 
 @pytest.mark.slow

@@ -372,6 +372,8 @@ def numerics(x: torch.Tensor) -> Iterator[Call]:
         )
         yield lambda tensor=tensor: ops.unpack(ops.pack(tensor, block), block, list(tensor.shape))
         yield lambda tensor=tensor: ops.operand(tensor, 1, fidelity)
+        yield lambda tensor=tensor: ops.elementwise(tensor, tensor, 0, fidelity, wide, 1)
+        yield lambda tensor=tensor: ops.function(tensor, 4, wide, 1)
         yield lambda tensor=tensor: ops.matmul(tensor, tensor.mT, fidelity, wide)
         yield lambda tensor=tensor: ops.linear(tensor, tensor[0, 0], None, fidelity, wide)
     yield lambda: ops.matmul.out(x, x.mT, fidelity, wide, out=torch.empty(2, 4, 6, 6, device=x.device))

@@ -10,40 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SUITE = """
-import os
-
-import torch
-import torch.distributed as dist
-from torch.testing._internal.common_distributed import MultiProcessTestCase
-
-
-class RanksTest(MultiProcessTestCase):
-    world_size = 2
-
-    def setUp(self):
-        super().setUp()
-        os.environ["SET_BY_THE_TEST"] = "1"
-        self._spawn_processes()
-
-    def test_sum(self):
-        assert os.environ["SET_BY_THE_TEST"] == "1"
-        assert "PYTORCH_NVML_BASED_CUDA_CHECK" not in os.environ
-        dist.init_process_group(
-            "nccl", store=dist.FileStore(self.file_name, 2), rank=self.rank, world_size=2
-        )
-        x = torch.full((3,), self.rank + 1.0, device=f"cuda:{self.rank}")
-        dist.all_reduce(x)
-        self.assertEqual(x.tolist(), [3.0] * 3)
-
-    def test_fails(self):
-        self.assertEqual(self.rank, 2)
-"""
+SUITE = Path(__file__).parent / "programs" / "suite_of_ranks.py"
 
 
 @pytest.mark.slow
 def test_ranks_are_forked(tmp_path: Path) -> None:
-    (tmp_path / "test_ranks.py").write_text(SUITE)
+    (tmp_path / "test_ranks.py").write_text(SUITE.read_text(encoding="utf-8"), encoding="utf-8")
     command = [sys.executable, "-m", "torch_loom.tools.cli", "run", "--devices", "2", "-m", "pytest", "-q"]
     command += [
         "-p",

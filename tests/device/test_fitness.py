@@ -269,9 +269,15 @@ def test_none_of_several_versions_runs(fork_python: PythonRunner, package: Path)
     fork_python(program, given=(str(package.parent), "VersionMismatchError", words))
 
 
-@pytest.mark.parametrize("name", ["torch_loom.device", "torch_loom._register.entries"])
+@pytest.mark.parametrize(
+    "name", ["torch_loom.device", "torch_loom._register.entries", "torch_loom.distributed"]
+)
 def test_a_failure_after_loading_is_raised(fork_python: PythonRunner, name: str) -> None:
     fork_python(PROGRAMS / "a_failure_after_loading_is_raised.py", given=name)
+
+
+def test_an_interruption_is_not_repeated(fork_python: PythonRunner) -> None:
+    fork_python(PROGRAMS / "an_interruption_is_not_repeated.py")
 
 
 @pytest.mark.slow

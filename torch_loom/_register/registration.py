@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.utils.backend_registration import (
@@ -21,10 +21,14 @@ from torch_loom.config import settings
 from torch_loom.cuda import build_for_cuda
 from torch_loom.cuda import registration as cuda
 from torch_loom.cuda.names.submodules import SUBMODULES
-from torch_loom.errors import ConfigurationError
+from torch_loom.errors import ConfigurationError, ExtensionError
 
 # The name of the device where no other is asked for. The module has it under every name.
 OWN_NAME = "loom"
+
+# Why the first attempt ended in the middle. Python forgets a package whose import was interrupted, but not
+# its modules, so that a second import would register everything again.
+_interruption: Exception | None = None
 
 
 def register() -> Exception | None:
@@ -33,7 +37,11 @@ def register() -> Exception | None:
     Returns:
         None, or the error because of which a stand-in was registered; each use of the stand-in raises it.
     """
-    name = OWN_NAME
+    global _interruption
+    if _interruption is not None:
+        return _interruption
+    name, has_module = OWN_NAME, False
+    extension: Any = None
     try:
         name = config.device_name()
         if name != cuda.NAME:
@@ -41,7 +49,7 @@ def register() -> Exception | None:
         file = fitness.check(torch)
         if name == cuda.NAME:
             build_for_cuda.check_unused()
-        extension: Any = _load_extension(file)
+        extension = _load_extension(file)
         # Everything in C++ at once. What follows registers with PyTorch's Python.
         extension.register_device(name)
         extension.set_library_files(library_files.prefixes())
@@ -62,9 +70,11 @@ def register() -> Exception | None:
             # What has another counterpart under the vendor's name, or none, is found under our own.
             own = importlib.import_module("torch_loom.rbln")
             stand_in.register_module(name, own, {each: getattr(own, each) for each in submodules})
+            has_module = True
         else:
             rename_privateuse1_backend(name)
             stand_in.register_module(name, module, submodules)
+            has_module = True
         if name != OWN_NAME:
             stand_in.put_module(OWN_NAME, module, submodules)
         if name != cuda.NAME:
@@ -84,9 +94,27 @@ def register() -> Exception | None:
             importlib.import_module("torch_loom.numerics.tensor_cores").multiply_by_setting(chip)
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
-        stand_in.register(OWN_NAME if isinstance(error, ConfigurationError) else name, OWN_NAME, error)
+        own_name = OWN_NAME if isinstance(error, ConfigurationError) and not has_module else name
+        _stand_in(own_name, error, extension, has_module)
         return error
+    except BaseException as error:  # Ctrl-C, or whatever a damaged file raises
+        _interruption = ExtensionError(
+            f"{error!r} interrupted the registration of the devices: start the program again"
+        )
+        _stand_in(name, _interruption, extension, has_module)
+        raise
     return None
+
+
+def _stand_in(name: str, error: Exception, extension: Any, has_module: bool) -> None:
+    """Let each use raise the error, of what has been registered, too."""
+
+    def refuse() -> NoReturn:
+        raise error.with_traceback(None)
+
+    if extension is not None:
+        extension.set_initializer(refuse)
+    stand_in.register(name, OWN_NAME, error, replaces=has_module)
 
 
 def _module_of_devices(extension: Any) -> ModuleType:

@@ -74,17 +74,22 @@ def _as_attribute_error(error: Exception) -> AttributeError:
     return kind(str(error))
 
 
-def register(name: str, own_name: str, error: Exception) -> None:
+def register(name: str, own_name: str, error: Exception, *, replaces: bool = False) -> None:
     """Register the stand-in as the device of a name.
 
     Args:
         name: of the device that could not be registered.
         own_name: under which the module is found whatever the device is called.
         error: what each use raises.
+        replaces: whether the devices' own module has the name, which the stand-in takes.
     """
     module = StandIn(name, error)
     if name == config.CUDA_NAME:
         put_module(own_name, module)  # torch.cuda stays what it was
+        return
+    if replaces:
+        for alias in {name, own_name}:
+            put_module(alias, module)
         return
     if hasattr(torch, name):
         return

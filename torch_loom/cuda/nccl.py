@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import _C, torch_version
-from torch_loom.distributed import backend
+from torch_loom import _C, late, torch_version
 from torch_loom.errors import ConfigurationError
 from torch_loom.patches.declared import CUDA_NAME
 
@@ -75,7 +74,7 @@ def _constructor(made: Callable[..., None]) -> Callable[..., None]:
         if timeout is not None or isinstance(options, timedelta):
             options = _C.CommunicatorOptions(NAME, options if timeout is None else timeout)
         try:
-            backend.set_watchdog()
+            late.lazily("torch_loom.distributed.backend").set_watchdog()
         except ConfigurationError as error:  # PyTorch's is of this type
             raise RuntimeError(str(error)) from error
         made(self, store, rank, size, options)

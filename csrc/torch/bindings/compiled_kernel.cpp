@@ -1,4 +1,3 @@
-#include <c10/util/ScopeExit.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -9,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "torch/bindings/bindings.h"
 #include "torch/bindings/guarded.h"
@@ -45,9 +43,7 @@ struct Launch {
   std::thread::id issuer = std::this_thread::get_id();
 
   void run() const {
-    WatchedIssue::Accesses*& asked = WatchedIssue::of_running_launch();
-    const auto before = std::exchange(asked, accesses.get());
-    const auto restore = c10::make_scope_exit([&] { asked = before; });
+    const WatchedRun watched(accesses.get());
     const char* error = function(addresses.data(), numbers.data(), scalars.data());
     if (error == nullptr) return;
     const bool is_late = std::this_thread::get_id() != issuer && !line.empty();
@@ -110,9 +106,8 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
     runtime::Launch issued;
     issued.begin(stream, op.full_name, record);
     issued.submit(kernel);
-    // What it has used is known once it has run. The wait is no order of the program's.
-    const runtime::Device& device_of = devices().device(device);
-    device_of.driver().synchronize_stream(device_of.stream(stream.id));
+    // What it has used is known once it has run.
+    runtime::wait_for_stream(stream);
     issued.end(operands, outputs);
   });
 }

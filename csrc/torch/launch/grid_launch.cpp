@@ -351,10 +351,8 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
     runtime::Launch launch;
     launch.begin(stream, op.full_name, record);
     launch.submit(command_of(work.release()));
-    // What it has used is known once it has run. The wait is no order of the program's, so that nobody is
-    // told.
-    const runtime::Device& device_of = devices().device(device);
-    device_of.driver().synchronize_stream(device_of.stream(stream.id));
+    // What it has used is known once it has run.
+    runtime::wait_for_stream(stream);
     launch.end(operands, outputs);
   });
 }

@@ -25,7 +25,8 @@ using runtime::Command;
 using runtime::CommandKind;
 using runtime::kinds_of;
 
-thread_local const WatchedIssue* watched_issue = nullptr;
+// One pointer: thread-locals are scarce (util/thread_local.h).
+thread_local const WatchedLaunches* of_thread = nullptr;
 
 // Follows allocations and all commands that write, in the order in which they are issued.
 class WriteReader final : public runtime::TapeReader {
@@ -46,7 +47,7 @@ class WriteReader final : public runtime::TapeReader {
   }
 
   void end(const Command& command) override {
-    if (command.is_captured || watched_issue != nullptr) return;
+    if (command.is_captured || WatchedIssue::of_this_thread() != nullptr) return;
     for (const runtime::Operand& operand : command.inputs) {
       if (operand.is_written) remove(operand);
     }
@@ -158,14 +159,24 @@ void watch_grids() {
   (void)reader;
 }
 
-WatchedIssue::WatchedIssue() { watched_issue = this; }
-WatchedIssue::~WatchedIssue() { watched_issue = nullptr; }
+WatchedIssue::WatchedIssue() : before_(of_thread) {
+  if (before_ != nullptr) own_ = *before_;
+  own_.issued = this;
+  of_thread = &own_;
+}
+WatchedIssue::~WatchedIssue() { of_thread = before_; }
 const WatchedIssue::Accesses* WatchedIssue::of_this_thread() noexcept {
-  return watched_issue == nullptr ? nullptr : watched_issue->accesses_.get();
+  return of_thread == nullptr || of_thread->issued == nullptr ? nullptr : of_thread->issued->accesses_.get();
 }
-WatchedIssue::Accesses*& WatchedIssue::of_running_launch() noexcept {
-  static thread_local Accesses* instance = nullptr;
-  return instance;
+WatchedIssue::Accesses* WatchedIssue::of_running_launch() noexcept {
+  return of_thread == nullptr ? nullptr : of_thread->running;
 }
+
+WatchedRun::WatchedRun(WatchedIssue::Accesses* accesses) : before_(of_thread) {
+  if (before_ != nullptr) own_ = *before_;
+  own_.running = accesses;
+  of_thread = &own_;
+}
+WatchedRun::~WatchedRun() { of_thread = before_; }
 
 }  // namespace loom::glue

@@ -58,6 +58,14 @@ extern std::atomic<bool> are_grids_watched;
 // What has been allocated and not written since, by addresses of the engine. For any thread.
 kernel_checks::UnwrittenMemory& unwritten_memory();
 
+class WatchedIssue;
+
+// The watched launches of a thread: that which it issues, and where the one that it runs says what it uses.
+struct WatchedLaunches {
+  const WatchedIssue* issued = nullptr;
+  std::vector<kernel_checks::Piece>* running = nullptr;  // null: it is not to say it
+};
+
 // Of a launch that is issued while it lives in this thread, the kernel itself says what it uses.
 class WatchedIssue {
  public:
@@ -72,11 +80,26 @@ class WatchedIssue {
   const std::shared_ptr<Accesses>& accesses() const noexcept { return accesses_; }
   // Of the launch that this thread is issuing; null: no such launch.
   static const Accesses* of_this_thread() noexcept;
-  // Of the launch that this thread is running, and where it is to say what it uses; null: nobody asks.
-  static Accesses*& of_running_launch() noexcept;
+  // Of the launch that this thread is running; null: it is not watched.
+  static Accesses* of_running_launch() noexcept;
 
  private:
   const std::shared_ptr<Accesses> accesses_ = std::make_shared<Accesses>();
+  WatchedLaunches own_;
+  const WatchedLaunches* const before_;
+};
+
+// While it lives, this thread runs a launch that says there what it uses.
+class WatchedRun {
+ public:
+  explicit WatchedRun(WatchedIssue::Accesses* accesses);
+  ~WatchedRun();
+  WatchedRun(const WatchedRun&) = delete;
+  WatchedRun& operator=(const WatchedRun&) = delete;
+
+ private:
+  WatchedLaunches own_;
+  const WatchedLaunches* const before_;
 };
 
 }  // namespace loom::glue

@@ -207,10 +207,8 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
     runtime::Launch issued;
     issued.begin(stream, op.full_name, record);
     issued.submit(kernel);
-    // What it has used is known once it has run. The wait is no order of the program's, so that nobody is
-    // told.
-    const runtime::Device& device = runtime.device(stream.device);
-    device.driver().synchronize_stream(device.stream(stream.id));
+    // What it has used is known once it has run.
+    runtime::wait_for_stream(stream);
     issued.end(operands, operands);
   });
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
@@ -20,7 +21,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
-from torch_loom.errors import FormatError, OperandError
+from torch_loom.errors import FormatError
 from torch_loom.numerics import _fits
 from torch_loom.numerics._checkpoints import recompute_under
 from torch_loom.numerics._ops import NONE, ops
@@ -64,6 +65,7 @@ class Emulation(TorchFunctionMode):
         self.settings = settings
         self.weights = Weights()
         self._follows_modules = follows_modules
+        self._warned_scripts: set[str] = set()
         self._called: set[str] = set()  # paths of the modules that ran in this context
         self._maker, self._has_warned = 0, False
         self.places: Places = Places()
@@ -131,14 +133,14 @@ class Emulation(TorchFunctionMode):
             warn_unknown(self.settings.overrides, sorted(self._called))
 
     def check_script(self, script: Any) -> None:
-        """Refuse a call of TorchScript.
-
-        Raises:
-            OperandError: always.
-        """
-        raise OperandError(
-            f"emulate: {script.name!r} is compiled by TorchScript, whose ops no function mode sees: they "
-            "would be float32; allowed: the module as it was before torch.jit, or torch.compile"
+        """Warn of a call of TorchScript, once a script."""
+        if script.name in self._warned_scripts:
+            return
+        self._warned_scripts.add(script.name)
+        warnings.warn(
+            f"emulate: {script.name!r} is compiled by TorchScript, whose ops no function mode sees: they are "
+            "exact. Use the module as it was before torch.jit, or torch.compile; said once",
+            stacklevel=3,
         )
 
     def recomputed(self, function: Callable[..., Any]) -> Callable[..., Any]:
