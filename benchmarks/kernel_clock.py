@@ -157,7 +157,7 @@ def forecasts(chip: str) -> list[float]:
     }
     run = [sys.executable, "-m", "benchmarks.kernel_clock", "--of-chip", chip]
     done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=600, check=True)
-    return [float(load) for load in json.loads(done.stdout.splitlines()[-1])]
+    return [float(share) for share in json.loads(done.stdout.splitlines()[-1])]
 
 
 def docs_body(rows: Sequence[tuple[Figure, float]]) -> str:

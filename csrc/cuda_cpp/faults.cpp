@@ -129,4 +129,12 @@ void handle_faults() {
 
 void ask_to_stop(pthread_t thread) noexcept { pthread_kill(thread, kStopSignal); }
 
+StopsWhenAsked::StopsWhenAsked() noexcept {
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, kStopSignal);
+  pthread_sigmask(SIG_UNBLOCK, &stop, &before_);
+}
+StopsWhenAsked::~StopsWhenAsked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 }  // namespace loom::cuda_cpp

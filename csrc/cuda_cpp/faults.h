@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <memory>
 
@@ -23,7 +24,18 @@ class SignalStack {
 
 // Handles these signals in threads that run a kernel, once for all; others go where they went before.
 void handle_faults();
-// Has a thread that runs a kernel look whether it is to stop.
+// Interrupts a thread that runs a kernel, so that it stops if its launch is to stop.
 void ask_to_stop(pthread_t thread) noexcept;
+// While it lives, the calling thread can be asked: a stream's worker leaves signals to the program's threads.
+class StopsWhenAsked {
+ public:
+  StopsWhenAsked() noexcept;
+  ~StopsWhenAsked();
+  StopsWhenAsked(const StopsWhenAsked&) = delete;
+  StopsWhenAsked& operator=(const StopsWhenAsked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace loom::cuda_cpp

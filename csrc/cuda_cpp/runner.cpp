@@ -134,6 +134,7 @@ void Runner::run(GridRun& grid) {
   races_ = kernel.is_checked == LOOM_CUDA_CHECKS_RACES ? std::make_unique<SharedRaces>() : nullptr;
   handle_faults();
   prepare_shared();
+  const StopsWhenAsked stops;
   grid.begin_thread();
   while (next_block()) {
     try {

@@ -108,7 +108,7 @@ class Runner : public loom_cuda_runner {
     return current_ != nullptr ? current_->top() : 0;
   }
   [[noreturn]] void fail_by_fault();
-  // The thread is at `code` with its stack at `stack`, and somebody has asked it to stop. Returns where its
+  // The thread is at `code` with its stack at `stack`, and has been asked to stop. Returns where its
   // stack begins, which fail_by_time() is called on; 0 where it must go on: it may hold a lock of the host's.
   uintptr_t begin_stop(uintptr_t code, uintptr_t stack) noexcept {
     const bool stops =

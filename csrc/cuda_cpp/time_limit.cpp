@@ -1,11 +1,13 @@
 #include "cuda_cpp/time_limit.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -43,7 +45,7 @@ std::chrono::nanoseconds stop_overdue() {
     if (left.count() <= 0) one->grid.stop();
     next = std::min(next, std::max<std::chrono::nanoseconds>(left, kAgain));
   }
-  // One that begins meanwhile is seen soon enough, without being told of.
+  // A launch that begins meanwhile is seen soon enough.
   return std::min(next,
                   std::max<std::chrono::nanoseconds>(std::chrono::nanoseconds{time_limit_ns() / 4}, kAgain));
 }
@@ -59,10 +61,18 @@ void begin_thread(Watch& watch) {
                      known_watch().mutex.unlock();
                    });
   });
-  watch.has_thread = true;
-  std::thread([] {
-    while (true) std::this_thread::sleep_for(stop_overdue());
-  }).detach();
+  // Signals are for the program's own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([] {
+      while (true) std::this_thread::sleep_for(stop_overdue());
+    }).detach();
+    watch.has_thread = true;
+  } catch (const std::system_error&) {  // no thread can be had: the next launch tries again
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// How long a launch may take. A loop of a kernel asks nobody, so that a thread of its own looks after the
-// launches that run, and stops those that have taken too long.
+// How long a launch may take. A loop of a kernel calls nothing that could look at the clock, so that a thread
+// of its own watches the launches that run, and stops those that have taken too long.
 #pragma once
 
 #include <cstdint>

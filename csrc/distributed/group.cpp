@@ -61,12 +61,12 @@ void Communicator::abort() {
 }
 
 void Communicator::shutdown() {
+  is_shut_down_ = true;
   const auto deadline = Transport::Clock::now() + options_->timeout;
   while (shared_->num_pending.load() != 0 && !shared_->transport.has_failed() &&
          Transport::Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  is_shut_down_ = true;
 }
 
 }  // namespace loom::distributed

@@ -51,6 +51,7 @@ void note(int64_t id, int64_t Recorded::* time) {
 
 void set_capacity(size_t capacity) {
   const std::lock_guard<std::mutex> lock(kept().mutex);
+  if (kept().capacity == capacity) return;  // each new group sets it; what is under way has its numbers
   kept().capacity = capacity;
   kept().entries.clear();
   kept().num_kept = 0;

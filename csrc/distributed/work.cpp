@@ -102,7 +102,7 @@ bool OwnWork::wait(std::chrono::milliseconds timeout) {
     while (!ended_.query()) {
       if (std::chrono::steady_clock::now() >= deadline) {
         C10_THROW_ERROR(DistBackendError, c10::str("Work ran for more than the ", timeout.count(),
-                                                   " ms that wait() was given: timeout."));
+                                                   " ms that wait() was given: a timeout."));
       }
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

@@ -237,12 +237,16 @@ def test_reductions_have_the_shapes_of_pytorchs(name: str) -> None:
         lambda x: x.sum(7),
         lambda x: x.mean((0, 0)),
         lambda x: functional.avg_pool2d(x, 20),
+        lambda x: functional.avg_pool2d(x, ()),
+        lambda x: functional.adaptive_avg_pool2d(x, (1,)),
+        lambda x: functional.adaptive_avg_pool2d(x[0, 0], (1, 1, 1)),
+        lambda x: functional.gelu(x, approximate="foo"),
         lambda x: x + random(3, 2, 5, 5),
     ],
 )
 def test_what_pytorch_refuses_is_refused(call: Callable[[Tensor], Tensor]) -> None:
     x = random(2, 3, 9, 9)
-    with pytest.raises((IndexError, RuntimeError)) as expected:
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as expected:
         call(x)
     with emulate(BF16, mode="silicon"), pytest.raises(expected.type):
         call(x)
@@ -269,3 +273,44 @@ def test_linear_layers_convert_weights_once_and_add_biases_as_elements() -> None
     sums = ops.matmul(left, right.T, MathFidelity.HiFi2.value, BF16.value, 1)
     sums = ops.elementwise(sums, added, 1, MathFidelity.HiFi2.value, BF16.value, 1)
     assert torch.equal(found, quantize(sums, B8, rule="packer"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.add_(1 / 3),
+        lambda x: x.sub_(1.3),
+        lambda x: x.add_(random(4, 32), alpha=0.1),
+        lambda x: x.mul_(1 / 3),
+    ],
+)
+def test_what_has_no_rule_is_packed_in_place_too(call: Callable[[Tensor], Tensor]) -> None:
+    with emulate(BF16, mode="silicon"):
+        x = random(4, 32) * random(4, 32, seed=1)
+        found = call(x)
+    assert torch.equal(found, found.bfloat16().float())
+
+
+@pytest.mark.parametrize(
+    ("call", "same"),
+    [
+        (lambda x: x.sum(axis=1), lambda x: x.sum(1)),
+        (lambda x: torch.sum(input=x, dim=1), lambda x: x.sum(1)),
+        (lambda x: x.mean(1, keepdims=True), lambda x: x.mean(1, keepdim=True)),
+        (lambda x: x.mean(1, dtype=torch.float32), lambda x: x.mean(1)),
+        (lambda x: torch.mul(x, other=x), lambda x: x * x),
+        (lambda x: functional.avg_pool1d(input=x, kernel_size=2), lambda x: functional.avg_pool1d(x, 2)),
+    ],
+)
+def test_spellings_are_one(call: Callable[[Tensor], Tensor], same: Callable[[Tensor], Tensor]) -> None:
+    x = random(3, 70)
+    with emulate(BF16, mode="silicon"):
+        assert torch.equal(call(x), same(x))
+
+
+def test_dimensions_are_summed_one_after_another() -> None:
+    x = random(64, 1024).square()
+    with emulate(BF16, mode="silicon"):
+        found, parts = x.mean(), x.mean(1)
+    assert torch.allclose(found, x.mean(), rtol=0.05)
+    assert torch.allclose(parts, x.mean(1), rtol=0.1)

@@ -30,7 +30,7 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
     monkeypatch.setattr(doctor, "_start", answer)
     doctor.run(is_json=True, asks_libraries=False)
-    found = {load["what"]: load for load in json.loads(capsys.readouterr().out)}
+    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(found) == [
         *("Python", "torch-loom", "torch", "extension", "devices loom"),
         "devices cuda, under `loom run`",

@@ -440,7 +440,7 @@ def sources_of(
 def _check_tensors(
     path: str | os.PathLike[str], program: Program, tensors: Mapping[str, torch.Tensor]
 ) -> None:
-    if missing := [tensor for tensor in program.tensors if tensor not in tensors]:
+    if missing := [name for name in program.tensors if name not in tensors]:
         raise ImageError(f"{path}: the file is damaged: it lacks the tensors {missing[:5]}")
 
 

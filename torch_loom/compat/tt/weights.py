@@ -110,8 +110,8 @@ def remove_weight_dtype_overrides(model: nn.Module) -> int:
             if len(ours) == len(several[name]):
                 parametrize.remove_parametrizations(owner, name, leave_parametrized=False)
             else:
-                for number in ours:
-                    del several[name][list(several[name]).index(number)]
+                for rounding in ours:
+                    del several[name][list(several[name]).index(rounding)]
             count += len(ours)
     return count
 

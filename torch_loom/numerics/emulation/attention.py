@@ -26,7 +26,15 @@ def is_masked_rightly(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *rest: Any, **options: Any
 ) -> bool:
     """Whether a mask has the shape of the scores, or one that expands to it."""
-    return attn_mask is None or _fits.expands(attn_mask, (*query.shape[:-1], key.shape[-2]))
+    if attn_mask is None:
+        return True
+    try:
+        batch = torch.broadcast_shapes(
+            query.shape[:-2], query.shape[:-2] if options.get("enable_gqa") else key.shape[:-2]
+        )
+    except RuntimeError:
+        return False
+    return _fits.expands(attn_mask, (*batch, query.shape[-2], key.shape[-2]))
 
 
 def scaled_dot_product_attention(

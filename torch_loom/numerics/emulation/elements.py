@@ -49,16 +49,30 @@ def value_of(
     emulation: Emulation, how: Precision, base: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor | None:
     """What a function with a rule returns, not yet packed; None: no rule for these arguments."""
+    args, kwargs = _as_positions(args, kwargs, base in _OPERATIONS)
     if not args or not is_float(args[0]):
         return None
     if base in _OPERATIONS:
         return _of_two(emulation, how, _OPERATIONS[base], args, kwargs)
     if base in _FUNCTIONS:
-        has_only_input = len(args) == 1 and set(kwargs) <= {"approximate"}
+        has_only_input = len(args) == 1 and kwargs in ({}, {"approximate": "none"}, {"approximate": "tanh"})
         return _function(emulation, how, _FUNCTIONS[base], args[0]) if has_only_input else None
     if not set(kwargs) <= {"dim", "keepdim"} and base in ("sum", "mean"):
         return None
     return _REDUCTIONS[base](how, operand(args[0], how, emulation.weights), *args[1:], **kwargs)
+
+
+def _as_positions(
+    args: tuple[Any, ...], kwargs: dict[str, Any], takes_two: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments under the names that the functions here have; operands by their places."""
+    named = {{"axis": "dim", "keepdims": "keepdim"}.get(name, name): each for name, each in kwargs.items()}
+    for place, name in enumerate(("input", "other") if takes_two else ("input",)):
+        if name in named and len(args) == place:
+            args = (*args, named.pop(name))
+    if args and isinstance(args[0], Tensor) and named.get("dtype") in (None, args[0].dtype):
+        named.pop("dtype", None)
+    return args, named
 
 
 def _of_two(
@@ -86,28 +100,25 @@ def _function(emulation: Emulation, how: Precision, function: int, x: Tensor) ->
 # ---- sums over dimensions: each function as windows, whose values lie in the last dimension, and a factor
 
 
-def _windows_of_dims(x: Tensor, dim: Any) -> tuple[Tensor, list[int]] | None:
-    """The values that a reduction sums, and the dimensions; None: PyTorch refuses them in its own words."""
+def _dims_of(x: Tensor, dim: Any) -> list[int] | None:
+    """The dimensions that a reduction means, from 0 on; None: PyTorch refuses them in its own words."""
     dims = list(range(x.dim())) if dim is None or dim in ((), []) else dim
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not all(type(each) is int and -x.dim() <= each < x.dim() for each in dims):
         return None
     dims = sorted(each % x.dim() for each in dims)
-    if not dims or len(set(dims)) != len(dims) or not x.numel():
-        return None
-    return x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims)), dims
+    return dims if dims and len(set(dims)) == len(dims) and x.numel() else None
 
 
 def _reduced(how: Precision, x: Tensor, dim: Any, keepdim: Any, *, is_mean: bool) -> Tensor | None:
-    found = _windows_of_dims(x, dim)
-    if found is None or not isinstance(keepdim, bool):
+    dims = _dims_of(x, dim)
+    if dims is None or not isinstance(keepdim, bool):
         return None
-    windows, dims = found
-    value = _sums(how, windows, 1 / windows.shape[-1] if is_mean else 1.0)
-    if keepdim:
-        for each in dims:
-            value = value.unsqueeze(each)
-    return value
+    for each in reversed(dims):
+        x = _sums(how, x.movedim(each, -1), 1 / x.shape[each] if is_mean else 1.0)
+        if keepdim:
+            x = x.unsqueeze(each)
+    return x
 
 
 def _sum(how: Precision, input: Tensor, dim: Any = None, keepdim: Any = False) -> Tensor | None:
@@ -120,7 +131,9 @@ def _mean(how: Precision, input: Tensor, dim: Any = None, keepdim: Any = False) 
 
 def _adaptive_pool(how: Precision, input: Tensor, output_size: Any, *, dimensions: int) -> Tensor | None:
     sizes = [output_size] if isinstance(output_size, int) else list(output_size)
-    if input.dim() <= dimensions or any(size != 1 for size in sizes):
+    if not dimensions < input.dim() <= dimensions + 2 or sizes not in ([1], [1] * dimensions):
+        return None
+    if isinstance(output_size, tuple | list) and len(sizes) != dimensions:
         return None
     return _mean(how, input, list(range(-dimensions, 0)), True)
 
@@ -138,11 +151,14 @@ def _pool(
     dimensions: int,
 ) -> Tensor | None:
     def sizes(value: Any) -> list[int]:
-        return [value] * dimensions if isinstance(value, int) else [*value] * (dimensions // len(value))
+        values = [value] if isinstance(value, int) else [*value]
+        return values * dimensions if len(values) == 1 else values
 
     kernel = sizes(kernel_size)
     steps = sizes(kernel_size if stride is None or stride in ((), []) else stride)
     edges = sizes(padding)
+    if not {len(kernel), len(steps), len(edges)} <= {dimensions}:
+        return None
     is_plain = not ceil_mode and (count_include_pad or not any(edges)) and divisor_override != 0
     if not is_plain or not dimensions < input.dim() <= dimensions + 2:
         return None

@@ -274,8 +274,9 @@ class Emulation(TorchFunctionMode):
         target: Any = args[0]
         if isinstance(target, Tensor) and is_own(target):
             return func(*args, **kwargs)  # the program changes its own weights
-        if _is_computed(func, base, how) and is_float(target):
-            target.copy_(result(self._value(func, base, how, fmt, args, kwargs), fmt, how, base, args))
+        value = self._computed(func, base, how, fmt, args, kwargs) if is_float(target) else None
+        if value is not None:
+            target.copy_(result(value, fmt, how, base, args))
             return mark(target, fmt)
         if is_float(target) and format_of(target) is None:
             ops.quantize_(target, how.made(how.format), NONE, how.made(how.format), base)
@@ -296,16 +297,32 @@ class Emulation(TorchFunctionMode):
         """A function with ``out=``."""
         if isinstance(out, Tensor) and is_own(out):
             return func(*args, **kwargs)
-        if not _is_computed(func, base, how) or not is_float(out):
-            rest = {key: value for key, value in kwargs.items() if key != "out"}
+        rest = {key: value for key, value in kwargs.items() if key != "out"}
+        computed = self._computed(func, base, how, fmt, args, rest) if is_float(out) else None
+        if computed is None:
             value = func(*self._given(base, how, args), **self._named(base, how, rest), out=out)
             return _written(value, fmt, how, base)
-        rest = {key: value for key, value in kwargs.items() if key != "out"}
-        made = result(self._value(func, base, how, fmt, args, rest), fmt, how, base, args)
+        made = result(computed, fmt, how, base, args)
         if out.shape != made.shape:
             out.resize_(made.shape)
         out.copy_(made)
         return mark(out, fmt)
+
+    def _computed(
+        self,
+        func: Any,
+        base: str,
+        how: Precision,
+        fmt: DataFormat,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """The values of a function that are computed here, for one that writes them; None: PyTorch's are."""
+        if products.is_product(func, base):
+            return self._value(func, base, how, fmt, args, kwargs)
+        if elements.has_rule(how, base):
+            return elements.value_of(self, how, base, args, kwargs)
+        return None
 
     def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of PyTorch under this emulation, from inside it."""
@@ -331,11 +348,6 @@ class Emulation(TorchFunctionMode):
             return widened
 
         return widen
-
-
-def _is_computed(func: Any, base: str, how: Precision) -> bool:
-    """Whether the values of a function are computed here, so that one that writes them gets them copied."""
-    return products.is_product(func, base) or elements.has_rule(how, base)
 
 
 def _emulation(settings: Settings, follows_modules: bool) -> Emulation:

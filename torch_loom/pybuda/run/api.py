@@ -336,9 +336,7 @@ def update_device_parameters(
     session = running_session("update_device_parameters")
     pipeline = session.pipeline
     devices = session.devices if device is None else [device]
-    if not isinstance(parameters, Sequence) or not all(
-        isinstance(parameter, Mapping) for parameter in parameters
-    ):
+    if not isinstance(parameters, Sequence) or not all(isinstance(named, Mapping) for named in parameters):
         raise PyBudaError(
             f"update_device_parameters: parameters is {type(parameters).__name__}; it is a list with a dict "
             "(name to tensor) for each device"
@@ -348,7 +346,7 @@ def update_device_parameters(
             f"update_device_parameters: {len(parameters)} dicts of parameters for {len(devices)} devices"
         )
     places = [session.place_of(one) for one in devices]
-    values = [{name: to_torch(value) for name, value in parameter.items()} for parameter in parameters]
+    values = [{name: to_torch(value) for name, value in named.items()} for named in parameters]
     for place, one in zip(places, values, strict=True):
         pipeline.stages[place].check_update(one)
     for place, one in zip(places, values, strict=True):

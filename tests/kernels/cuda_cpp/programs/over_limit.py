@@ -11,9 +11,11 @@ extern "C" __global__ void meets(int* x) {
 }
 """
 x = torch.zeros(1, dtype=torch.int32, device="cuda")
-for name in ("spin", "meets"):
+side = torch.cuda.Stream()
+for name, stream in (("spin", None), ("meets", None), ("spin", side)):
     try:
-        torch.cuda._compile_kernel(SOURCE, name)((3,), (64,), (x,))
+        with torch.cuda.stream(stream):
+            torch.cuda._compile_kernel(SOURCE, name)((3,), (64,), (x,))
         torch.cuda.synchronize()
     except torch.AcceleratorError as error:
         print(error.error_code, str(error).replace("\n", " | "))
