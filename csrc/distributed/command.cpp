@@ -40,9 +40,9 @@ void Command::run(void* command, driver::Stream) { static_cast<Command*>(command
 
 void Command::release(void* command) noexcept {
   Command* const own = static_cast<Command*>(command);
-  // Where it has not run, it waits for nobody.
+  // Where it has not run, it waits for no other rank.
   if (own->joint != nullptr) own->joint->begin_at(-1);
-  // A stream that has failed runs nothing more: whoever waits for the work gets why.
+  // A stream that has failed runs nothing more: a wait for the work raises why.
   if (!own->has_begun && own->shared->transport.has_failed()) {
     try {
       C10_THROW_ERROR(DistBackendError, own->shared->transport.failure());

@@ -11,11 +11,11 @@ from torch_loom.patches.declared import Place, patch
 
 @patch("torch._C:ScriptFunction.__call__", "torch._C:ScriptMethod.__call__")
 def called(place: Place, check: Callable[[Any], None]) -> Any:
-    """TorchScript calls kernels past function modes, and tells none of them that it is called: under emulated
+    """TorchScript calls kernels past function modes, which do not see the call: under emulated
     formats its products would silently be float32's.
 
     Args:
-        check: is told each function or method, and raises what is to be refused.
+        check: is called with each function or method, and raises what is to be refused.
     """
     call = place.original
 

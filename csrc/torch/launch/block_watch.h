@@ -26,7 +26,7 @@ class BlockWatch {
                    BlockAccess how, const void* from);
   // All blocks have ended. Returns what was wrong with the last access.
   std::string settle();
-  // Blocks run at the same time from now on, or access what nobody says: nothing is looked for any more.
+  // Blocks run at the same time from now on, or access memory without saying so: nothing is looked for.
   void give_up() noexcept { has_given_up_ = true; }
   bool has_given_up() const noexcept { return has_given_up_; }
   // What the launch has read and written, by the addresses of the kernel; of what it was given all, where it

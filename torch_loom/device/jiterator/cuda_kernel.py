@@ -121,14 +121,14 @@ class CompiledKernel:
             block: the number of threads of a block.
             args: a contiguous tensor of one device for each pointer, a number for each other parameter.
             shared_mem: bytes of dynamic shared memory; from 48 KiB on :meth:`set_shared_memory_config` must
-                have been told.
+                have asked for them.
             stream: where to run it; the current one if None.
 
         Raises:
             TypeError: an argument is neither tensor nor number.
             ValueError: a size is not positive or more than a GPU has, a block has more than 1,024 threads, or
                 a whole number has more than 64 bits.
-            RuntimeError: it has more shared memory than it was told of.
+            RuntimeError: it takes more shared memory than :meth:`set_shared_memory_config` asked for.
             DeviceTypeError: a tensor is not on the loom device of the first tensor.
         """
         if not 0 <= shared_mem <= _MOST_SHARED_BYTES:

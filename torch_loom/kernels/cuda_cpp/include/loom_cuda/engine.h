@@ -107,7 +107,7 @@ struct loom_cuda_range {
 };
 LOOM_CUDA_EXPORT void loom_cuda_access(uintptr_t address, size_t bytes, int how, const void* from,
                                        struct loom_cuda_range* known);
-// The kernel accesses memory of the device that loom_cuda_access() is not told of.
+// The kernel accesses memory of the device without a call of loom_cuda_access().
 LOOM_CUDA_EXPORT void loom_cuda_unwatched(void);
 // Before an access to shared memory by a thread of the block: fails the kernel where it races with another
 // one.
