@@ -36,6 +36,12 @@ def after_import(name: str, callback: Callable[[], None]) -> None:
     _waiting.setdefault(name, []).append(callback)
 
 
+def forget() -> None:
+    """Call back after no import any more: what was to be called has nothing to work with."""
+    _waiting.clear()
+    _unfinished.clear()
+
+
 def _insert_finder() -> None:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -112,6 +112,7 @@ def _stand_in(name: str, error: Exception, extension: Any, has_module: bool) -> 
     def refuse() -> NoReturn:
         raise error.with_traceback(None)
 
+    late.forget()
     if extension is not None:
         extension.set_initializer(refuse)
     stand_in.register(name, OWN_NAME, error, replaces=has_module)
