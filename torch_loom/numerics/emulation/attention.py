@@ -29,7 +29,7 @@ def is_masked_rightly(
     if attn_mask is None:
         return True
     try:
-        batch = torch.broadcast_shapes(
+        batch = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
             query.shape[:-2], query.shape[:-2] if options.get("enable_gqa") else key.shape[:-2]
         )
     except RuntimeError:
