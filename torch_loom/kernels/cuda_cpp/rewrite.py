@@ -290,7 +290,8 @@ def _noted(text: str, at: int, known: list[tuple[int, list[str]]]) -> Iterator[t
     own = [name[1] for name in names if name is not None]
     known[:] = [*((end, seen) for end, seen in known if _is_seen(text, end, at)), (closing, own)]
     notes = [f"::loom_cuda::note_shared({name});" for name in own]
-    bytes_of = [f"sizeof({name})" for _, seen in known for name in seen]
+    # A name that hides another counts once: what it hides cannot be named here.
+    bytes_of = [f"sizeof({name})" for name in dict.fromkeys(name for _, seen in known for name in seen)]
     if bytes_of:
         # What ptxas says.
         fits = f"{' + '.join(bytes_of)} <= ::loom_cuda::kMostStaticShared"
