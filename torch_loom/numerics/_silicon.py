@@ -99,6 +99,11 @@ def has_blocks(mode: int) -> bool:
     return mode >> _BLOCK_SHIFT > 0
 
 
+def is_blackhole(mode: int) -> bool:
+    """Whether a mode's sums are those of Blackhole."""
+    return bool(mode & CHIPS["blackhole"])
+
+
 def without_blocks(mode: int) -> int:
     """The mode of sums of a matrix unit that go over all of K at a time."""
     return mode & ((1 << _BLOCK_SHIFT) - 1)

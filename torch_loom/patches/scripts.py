@@ -15,7 +15,7 @@ def called(place: Place, check: Callable[[Any], None]) -> Any:
     formats its products would silently be float32's.
 
     Args:
-        check: is called with each function or method, and raises what is to be refused.
+        check: is called with each function or method before it runs; what it raises takes its place.
     """
     call = place.original
 

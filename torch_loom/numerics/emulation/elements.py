@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from torch_loom.numerics._ops import NONE, ops
-from torch_loom.numerics._silicon import without_blocks
+from torch_loom.numerics._silicon import is_blackhole, without_blocks
 from torch_loom.numerics.emulation.operands import is_float, operand, operands
 from torch_loom.numerics.emulation.precision import Precision
 from torch_loom.numerics.emulation.rules import MULTIPLICATIONS
@@ -32,7 +32,6 @@ _OPERATIONS = {
     **dict.fromkeys(("sub", "subtract", "__sub__"), 2),
 }
 _FUNCTIONS = {"reciprocal": 0, "sqrt": 1, "rsqrt": 2, "exp": 3, "gelu": 4, "tanh": 5, "sigmoid": 6}
-_BLACKHOLE = 2  # of a mode of silicon
 _FACE = 16
 
 
@@ -41,7 +40,7 @@ def has_rule(how: Precision, base: str) -> bool:
     if not how.silicon or how.format.is_integer:
         return False
     # Blackhole's reciprocal is a program that is not public in the form of the others.
-    is_missing = base == "reciprocal" and bool(how.silicon & _BLACKHOLE)
+    is_missing = base == "reciprocal" and is_blackhole(how.silicon)
     return (base in _OPERATIONS or base in _FUNCTIONS or base in _REDUCTIONS) and not is_missing
 
 
@@ -97,7 +96,7 @@ def _function(emulation: Emulation, how: Precision, function: int, x: Tensor) ->
     return value
 
 
-# ---- sums over dimensions: each function as windows, whose values lie in the last dimension, and a factor
+# ---- sums: over dimensions, one after another, and over windows
 
 
 def _dims_of(x: Tensor, dim: Any) -> list[int] | None:
@@ -130,10 +129,8 @@ def _mean(how: Precision, input: Tensor, dim: Any = None, keepdim: Any = False) 
 
 
 def _adaptive_pool(how: Precision, input: Tensor, output_size: Any, *, dimensions: int) -> Tensor | None:
-    sizes = [output_size] if isinstance(output_size, int) else list(output_size)
-    if not dimensions < input.dim() <= dimensions + 2 or sizes not in ([1], [1] * dimensions):
-        return None
-    if isinstance(output_size, tuple | list) and len(sizes) != dimensions:
+    sizes = [output_size] * dimensions if isinstance(output_size, int) else list(output_size)
+    if not dimensions < input.dim() <= dimensions + 2 or sizes != [1] * dimensions:
         return None
     return _mean(how, input, list(range(-dimensions, 0)), True)
 

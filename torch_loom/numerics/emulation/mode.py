@@ -214,19 +214,9 @@ class Emulation(TorchFunctionMode):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        handler = products.handler_of(func, base)
-        if handler is not None:
-            value = handler(self, how, fmt, *args, **kwargs)
-            if value is UNFIT:
-                _fits.refuse(func, args, kwargs)
-            if value is not NOT_TAKEN:
-                return value
-        if elements.has_rule(how, base):
-            value = elements.value_of(self, how, base, args, kwargs)
-            if value is not None:
-                return value
-        if base in MULTIPLICATIONS and len(args) == 2 and not kwargs:
-            return products.multiply(self, how, *args)
+        value = self._computed(func, base, how, fmt, args, kwargs)
+        if value is not None:
+            return value
         if base == "scaled_dot_product_attention":
             if not attention.is_masked_rightly(*args, **kwargs):
                 _fits.refuse(func, args, kwargs)
@@ -317,11 +307,20 @@ class Emulation(TorchFunctionMode):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """The values of a function that are computed here, for one that writes them; None: PyTorch's are."""
-        if products.is_product(func, base):
-            return self._value(func, base, how, fmt, args, kwargs)
+        """The values of a product or of a function with a rule; None: it is computed as any other."""
+        handler = products.handler_of(func, base)
+        if handler is not None:
+            value = handler(self, how, fmt, *args, **kwargs)
+            if value is UNFIT:
+                _fits.refuse(func, args, kwargs)
+            if value is not NOT_TAKEN:
+                return value
         if elements.has_rule(how, base):
-            return elements.value_of(self, how, base, args, kwargs)
+            value = elements.value_of(self, how, base, args, kwargs)
+            if value is not None:
+                return value
+        if base in MULTIPLICATIONS and len(args) == 2 and not kwargs:
+            return products.multiply(self, how, *args)
         return None
 
     def _run(self, func: Any, *args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from torch_loom.numerics.emulation.bilinear import bilinear_function, bilinear_l
 from torch_loom.numerics.emulation.matmul import NOT_TAKEN, UNFIT, Handler, fidelity_of, matmul
 from torch_loom.numerics.emulation.operands import format_of, is_float, mark, operand, operands, pass_mark
 from torch_loom.numerics.emulation.precision import Precision
-from torch_loom.numerics.emulation.rules import BILINEAR, MULTIPLICATIONS
+from torch_loom.numerics.emulation.rules import BILINEAR
 from torch_loom.numerics.formats import DataFormat, MathFidelity
 
 if TYPE_CHECKING:
@@ -217,8 +217,3 @@ def handler_of(func: Any, name: str) -> Handler | None:
     if name in BILINEAR:
         return bilinear_function(func, name)
     return HANDLERS.get(name)
-
-
-def is_product(func: Any, name: str) -> bool:
-    """Whether fidelity decides the values of a function."""
-    return name in MULTIPLICATIONS or handler_of(func, name) is not None
