@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.metadata import PackagePath, PathDistribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ import torch
 import torch_loom
 from torch_loom import torch_version
 from torch_loom._register import fitness, origin
-from torch_loom.errors import VersionMismatchError
+from torch_loom.errors import ExtensionError, VersionMismatchError
 
 if TYPE_CHECKING:
     from tests.conftest import PythonRunner
@@ -113,6 +115,11 @@ def be_empty(folder: Path) -> None:
     stamp(folder)
 
 
+def have_a_pipe_as_stamp(folder: Path) -> None:
+    (folder / "_built_with.py").unlink()
+    os.mkfifo(folder / "_built_with.py")
+
+
 def _record(text: str, name: str) -> Callable[[Path], None]:
     def have_a_bad_stamp(folder: Path) -> None:
         (folder / "_built_with.py").write_bytes(text.encode("latin-1"))
@@ -145,6 +152,7 @@ CASES: dict[Callable[[Path], None], tuple[str, tuple[str, ...]]] = {
     be_for_a_nightly_build: ("VersionMismatchError", (".dev20260101", VERSION, REPAIR)),
     have_an_older_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
     have_no_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
+    have_a_pipe_as_stamp: ("ExtensionError", ("_built_with.py", REPAIR)),
     be_empty: ("ExtensionError", ("is damaged", "(0 bytes, of 0)", REPAIR)),
     **dict.fromkeys(BAD_STAMPS, ("ExtensionError", ("_built_with.py", REPAIR))),
 }
@@ -312,6 +320,7 @@ class Installed:
     """What pip notes of an installation."""
 
     url: str | None = None
+    files: list[PackagePath] | None = None
 
     def read_text(self, name: str) -> str | None:
         assert name == "direct_url.json"
@@ -325,6 +334,27 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
     monkeypatch.setattr(origin, "is_checkout", lambda: False)
     monkeypatch.setattr(origin, "distribution", lambda name: made)
     return made
+
+
+def test_files_that_are_gone_or_empty_are_named(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was changed, what was empty from the start and byte code are not: that is no damage."""
+    (tmp_path / "torch_loom").mkdir()
+    for name, content in {"gone": None, "empty": "", "changed": "x", "py.typed": ""}.items():
+        if content is not None:
+            (tmp_path / "torch_loom" / name).write_text(content)
+    sizes = {"gone": 7, "empty": 7, "changed": 7, "py.typed": 0, "__pycache__/gone.pyc": 7, "other": 7}
+    installed.files = [PackagePath("" if name == "other" else "torch_loom", name) for name in sizes]
+    for noted, size in zip(installed.files, sizes.values(), strict=True):
+        noted.size, noted.dist = size, PathDistribution(tmp_path / "torch_loom-1.dist-info")
+    monkeypatch.setattr(origin, "_PACKAGE", tmp_path / "torch_loom")
+    folder = tmp_path / "torch_loom"
+    assert sorted(origin.lost_files()) == [folder / "empty", folder / "gone"]
+    with pytest.raises(ExtensionError, match=rf"{folder}/gone and 1 more are missing or empty\. .*`pip "):
+        fitness.check_installed()
+    installed.files = installed.files[2:]
+    fitness.check_installed()
 
 
 def test_a_checkout_repairs_itself() -> None:

@@ -21,9 +21,9 @@ from torch_loom import config, torch_version
 from torch_loom._register import origin
 from torch_loom._register.origin import repair
 from torch_loom.config import settings
-from torch_loom.errors import ExtensionError, VersionMismatchError
+from torch_loom.errors import ExtensionError, LoomError, VersionMismatchError
 
-__all__ = ["NAME", "check", "check_installed", "load", "load_failure", "repair"]
+__all__ = ["NAME", "check", "check_installed", "load", "load_failure", "lost_files", "repair", "with_repair"]
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = _PACKAGE / torch_version.EXTENSIONS
@@ -57,14 +57,28 @@ def check(torch: ModuleType) -> Path:
 def check_installed() -> None:
     """Raise as :func:`check` does for the PyTorch that would be imported, without importing it.
 
-    Where none is found, nothing is checked: the program says it better.
+    Where none is found, that is not checked: the program says it better.
+
+    Raises:
+        ExtensionError: a file of the package is gone or empty, too.
     """
+    if loss := lost_files():
+        raise ExtensionError(loss)
     spec = find_spec("torch")
     if spec is None or spec.origin is None:
         return
     folder = Path(spec.origin).parent
     if (version := version_in(folder)) is not None:
         _check(version, folder)
+
+
+def lost_files() -> str:
+    """Return a sentence on the package's files that are gone or empty; an empty text where all are there."""
+    lost = origin.lost_files()
+    if not lost:
+        return ""
+    found = f"{lost[0]} is" if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more are"
+    return f"{found} missing or empty. Install torch-loom again: `{repair()}`."
 
 
 def version_in(folder: Path) -> str | None:
@@ -135,6 +149,15 @@ def load_failure(error: BaseException, torch: ModuleType) -> ExtensionError:
     )
 
 
+def with_repair(error: Exception) -> Exception:
+    """Return the error to raise for one that stopped the registration: one that says what mends it."""
+    if isinstance(error, LoomError):
+        return error  # which says what to do
+    failure = ExtensionError(f"{type(error).__name__}: {error}. Install it again: `{repair()}`.")
+    failure.__cause__ = error
+    return failure
+
+
 def _folders() -> dict[torch_version.Minor, Path]:
     found = {
         torch_version.minor_of(path.name.removeprefix("torch")): path for path in _FOLDERS.glob("torch*")
@@ -179,7 +202,7 @@ def _record(folder: Path) -> _Record:
     file = folder / "_built_with.py"
     found: dict[str, object] = {}
     try:
-        if file.stat().st_size <= _MAX_RECORD_BYTES:
+        if file.is_file() and file.stat().st_size <= _MAX_RECORD_BYTES:
             for line in ast.parse(file.read_bytes()).body:
                 if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
                     found[line.targets[0].id] = ast.literal_eval(line.value)

@@ -46,6 +46,27 @@ def is_wheel() -> bool:
     return not is_checkout() and str(_direct_url().get("url", "")).partition("#")[0].endswith(".whl")
 
 
+def lost_files() -> list[Path]:
+    """Return the package's files that had content when pip installed them, and are gone or empty now.
+
+    A file that was changed is not among them: that may be somebody's experiment.
+    """
+    try:
+        noted = distribution("torch-loom").files or []
+    except (PackageNotFoundError, OSError, ValueError):
+        return []
+    # Python writes byte code again where it is missing.
+    own = [each for each in noted if each.parts[0] == _PACKAGE.name and "__pycache__" not in each.parts]
+    return [path for each in own if each.size and not _size(path := Path(str(each.locate())))]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _direct_url() -> dict[str, Any]:
     # Empty where pip took it from an index, or the file is damaged.
     try:

@@ -95,8 +95,9 @@ def register() -> Exception | None:
     except Exception as error:
         # An invalid name cannot be registered; a stand-in under the default name reports why.
         own_name = OWN_NAME if isinstance(error, ConfigurationError) and not has_module else name
-        _stand_in(own_name, error, extension, has_module)
-        return error
+        failure = fitness.with_repair(error)
+        _stand_in(own_name, failure, extension, has_module)
+        return failure
     except BaseException as error:  # Ctrl-C, or whatever a damaged file raises
         _interruption = ExtensionError(
             f"{error!r} interrupted the registration of the devices: start the program again"
@@ -123,7 +124,15 @@ def _module_of_devices(extension: Any) -> ModuleType:
     module: ModuleType = late.lazily("torch_loom.device")
     first_use = late.lazily("torch_loom.device._core.first_use")
     clock = late.lazily("torch_loom.device._core.clock")
-    extension.set_initializer(lambda: first_use._lazy_init())
+
+    def initialize() -> None:
+        try:
+            start = first_use._lazy_init
+        except Exception as error:  # of its import
+            raise fitness.with_repair(error) from error
+        start()
+
+    extension.set_initializer(initialize)
     extension.set_device_count_peek(lambda: first_use._peek_device_count())
     late.after_import("torch_loom.device._core.first_use", lambda: first_use.set_chip_loader(_load_chip))
     late.after_import("torch_loom.device._core.clock", lambda: clock.set_estimator(_make_estimator))

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torch_loom import chips, config, torch_version
+from torch_loom._register import fitness
 from torch_loom.config import settings
 from torch_loom.errors import LoomError
 from torch_loom.tools import console
@@ -43,7 +44,7 @@ class Finding:
 def findings(*, asks_libraries: bool = True) -> Iterator[Finding]:
     """Yield what there is, from the ground up."""
     yield _python()
-    yield Finding("torch-loom", f"{version('torch-loom')} in {_PACKAGE}")
+    yield Finding("torch-loom", f"{version('torch-loom')} in {_PACKAGE}", fitness.lost_files())
     yield from _torch_and_extension()
     yield from _devices()
     if asks_libraries:

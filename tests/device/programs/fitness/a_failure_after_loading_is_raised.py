@@ -17,8 +17,10 @@ found = [str(each.message) for each in said]
 assert [name in each for each in found] == [True] * is_early, found
 try:
     torch.ones(2, device="loom")
-except ImportError as error:
+except RuntimeError as error:
+    assert type(error).__name__ == "ExtensionError"
     assert name in str(error)
+    assert "Install it again: `pip install" in str(error)
 else:
     raise AssertionError("nothing is raised")
 x = torch.ones(2, requires_grad=True)
