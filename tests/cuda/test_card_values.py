@@ -79,3 +79,8 @@ def test_outs_views_and_shapes_are_those_of_other_devices(warm_python: PythonRun
 def test_ties_and_narrow_outs_are_those_of_the_reference(warm_python: PythonRunner) -> None:
     env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
     warm_python(PROGRAMS / "ties_and_narrow_outs.py", env)
+
+
+def test_rows_of_weights_are_added_in_order(warm_python: PythonRunner) -> None:
+    env = {"TORCH_LOOM_DEVICE_NAME": "cuda", "TORCH_LOOM_CHIP": "h100"}
+    warm_python(PROGRAMS / "rows_of_weights.py", env)

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "torch/cuda/values/scans.h"
 #include "torch/random/nullary.h"
 #include "torch/random/ops.h"
 #include "torch/random/thread_state.h"
@@ -198,6 +199,35 @@ int64_t bucket_of(const T* sums, const T* shares, int64_t count, T number) {
 
 constexpr int64_t kSampleThreads = 128, kMostRows = 65535;
 
+// Divides each row by its sum.
+template <typename T>
+void normalize_rows(T* shares, int64_t rows, int64_t columns) {
+  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+    for (T* own = shares + begin * columns; own < shares + end * columns; own += columns) {
+      for (int64_t i = 0; i < columns; ++i) {
+        TORCH_CHECK(own[i] >= 0 && std::isfinite(static_cast<double>(own[i])),
+                    "probability tensor contains either `inf`, `nan` or element < 0");
+      }
+      const T sum = block_sum(own, columns);
+      TORCH_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
+      for (int64_t i = 0; i < columns; ++i) own[i] = own[i] / sum;
+    }
+  });
+}
+
+// One row alone is not added in an order that can be known: its sums are rounded once.
+template <typename T>
+Tensor running_sums(const Tensor& shares) {
+  if (shares.size(0) > 1) return running_sum_of_rows(shares, 1);
+  Tensor sums = at::empty_like(shares);
+  const T* const share = shares.const_data_ptr<T>();
+  T* const sum = sums.mutable_data_ptr<T>();
+  double running = 0;
+  for (int64_t i = 0; i < shares.numel(); ++i)
+    sum[i] = static_cast<T>(running += static_cast<double>(share[i]));
+  return sums;
+}
+
 Tensor with_replacement(const Tensor& weights, int64_t samples, Draws& draws) {
   Tensor shares = weights.dim() == 1 ? weights.unsqueeze(0).clone(at::MemoryFormat::Contiguous)
                                      : weights.clone(at::MemoryFormat::Contiguous);
@@ -209,22 +239,11 @@ Tensor with_replacement(const Tensor& weights, int64_t samples, Draws& draws) {
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, shares.scalar_type(), "multinomial_kernel_cuda", [&] {
         auto* const share = shares.mutable_data_ptr<scalar_t>();
+        normalize_rows(share, rows, columns);
+        const Tensor sums = running_sums<scalar_t>(shares);
+        const auto* const sum = sums.const_data_ptr<scalar_t>();
         at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
-          std::vector<scalar_t> sums(static_cast<size_t>(columns));
           for (int64_t row = begin; row < end; ++row) {
-            scalar_t* const own = share + row * columns;
-            for (int64_t i = 0; i < columns; ++i) {
-              TORCH_CHECK(own[i] >= 0 && std::isfinite(static_cast<double>(own[i])),
-                          "probability tensor contains either `inf`, `nan` or element < 0");
-            }
-            const scalar_t sum = block_sum(own, columns);
-            TORCH_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-            double running = 0;
-            for (int64_t i = 0; i < columns; ++i) {
-              own[i] = own[i] / sum;
-              running += static_cast<double>(own[i]);
-              sums[static_cast<size_t>(i)] = static_cast<scalar_t>(running);
-            }
             // The row of the grid has turn after turn of rows, and a thread a number for each.
             const uint64_t turn = static_cast<uint64_t>(row / grid_rows),
                            grid_row = static_cast<uint64_t>(row % grid_rows);
@@ -232,8 +251,8 @@ Tensor with_replacement(const Tensor& weights, int64_t samples, Draws& draws) {
               const uint64_t thread =
                   grid_row * static_cast<uint64_t>(width * kSampleThreads) + static_cast<uint64_t>(sample);
               ThreadState state(draws.seed, thread, offset + turn * kNumbersPerCall);
-              out[row * samples + sample] =
-                  bucket_of(sums.data(), own, columns, static_cast<scalar_t>(state.uniform()));
+              out[row * samples + sample] = bucket_of(sum + row * columns, share + row * columns, columns,
+                                                      static_cast<scalar_t>(state.uniform()));
             }
           }
         });

@@ -72,6 +72,15 @@ Tensor scanned(const Tensor& self, int64_t dim, T identity, const Combine& combi
   return result;
 }
 
+template <typename Combine>
+Tensor scanned_rows(const Tensor& self, int64_t dim, double identity, const Combine& combine) {
+  Tensor result;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "scan_cuda", [&] {
+    result = scanned<scalar_t>(self, dim, static_cast<scalar_t>(identity), combine);
+  });
+  return result;
+}
+
 // (self, dim, dtype), and an out.
 template <typename Combine>
 Tensors scanned_in_order(Arguments arguments, double identity, const Combine& combine) {
@@ -80,17 +89,15 @@ Tensors scanned_in_order(Arguments arguments, double identity, const Combine& co
   if (self.is_meta() || self.layout() != c10::kStrided || !is_summed(dtype) || self.numel() == 0) return {};
   if (adding_grid() == nullptr || self.is_complex() || self.dim() == 0) return {};
   const int64_t dim = c10::maybe_wrap_dim(arguments[1].toInt(), self.dim());
-  // One row alone is scanned by another kernel, whose order depends on which blocks are first.
   if (self.numel() == self.size(dim)) return {};
-  const Tensor operand = self.to(dtype).contiguous();
-  Tensor result;
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "scan_cuda", [&] {
-    result = scanned<scalar_t>(operand, dim, static_cast<scalar_t>(identity), combine);
-  });
-  return {result};
+  return {scanned_rows(self.to(dtype).contiguous(), dim, identity, combine)};
 }
 
 }  // namespace
+
+Tensor running_sum_of_rows(const Tensor& self, int64_t dim) {
+  return scanned_rows(self, dim, 0.0, std::plus<>());
+}
 
 Tensors running_sum_in_order(Arguments arguments) { return scanned_in_order(arguments, 0.0, std::plus<>()); }
 Tensors running_product_in_order(Arguments arguments) {
