@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -62,18 +63,13 @@ class _Utils:
         }
 
 
-class Launcher:
-    """Launches one compiled kernel: called by Triton with all arguments of the program's function."""
+def launcher(source: Any, metadata: Any) -> Callable[..., None]:
+    """Return what launches one compiled kernel: Triton calls it with all arguments of the program's function."""
+    signature = list(source.signature.values())
+    select = _selection(signature)
 
-    def __init__(self, source: Any, metadata: Any) -> None:
-        signature = list(source.signature.values())
-        self._is_flat = not any(isinstance(kind, tuple) or _is_descriptor(kind) for kind in signature)
-        self._signature = signature
-        self._source = source
-        self._places = [number for number, kind in enumerate(signature) if kind != "constexpr"]
-
-    def __call__(
-        self,
+    # A function and no object with __call__: each launch goes through it.
+    def launch(
         x: int,
         y: int,
         z: int,
@@ -85,18 +81,27 @@ class Launcher:
         exit_hook: Callable[[Any], object] | None,
         *arguments: Any,
     ) -> None:
-        if self._is_flat:
-            given = tuple([arguments[place] for place in self._places])
-        else:
-            given = tuple(_flattened(self._signature, arguments))
+        given = select(arguments)
         if enter_hook is not None:
             enter_hook(metadata)
         device = device_module().current_device()
         if record.recorder is not None:
-            record.recorder.note(loaded, self._source, device, (x, y, z), given)
+            record.recorder.note(loaded, source, device, (x, y, z), given)
         loaded.kernel.launch(device, x, y, z, given)
         if exit_hook is not None:
             exit_hook(metadata)
+
+    return launch
+
+
+def _selection(signature: Sequence[Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return what leaves out constants, and takes tuples and descriptors apart."""
+    if any(isinstance(kind, tuple) or _is_descriptor(kind) for kind in signature):
+        return lambda arguments: tuple(_flattened(signature, arguments))
+    places = [number for number, kind in enumerate(signature) if kind != "constexpr"]
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda arguments: tuple([arguments[place] for place in places])
 
 
 def _is_descriptor(kind: Any) -> bool:
@@ -133,7 +138,7 @@ class HostDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.utils = _Utils()
-        self.launcher_cls = Launcher
+        self.launcher_cls = launcher
 
     @staticmethod
     def is_active() -> bool:
