@@ -64,7 +64,7 @@ class _Utils:
 
 
 def launcher(source: Any, metadata: Any) -> Callable[..., None]:
-    """Return what launches one compiled kernel: Triton calls it with all arguments of the program's function."""
+    """Return what launches one compiled kernel: Triton gives it all arguments of the program."""
     signature = list(source.signature.values())
     select = _selection(signature)
 
