@@ -192,6 +192,16 @@ void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& 
   launch.end(record.inputs, outputs);
 }
 
+void submit_and_wait(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+                     std::span<const Operand> outputs) {
+  Refusal refusal(kernel);
+  Launch launch;
+  launch.begin(stream, kernel.name, record);
+  launch.submit(refusal.pass_on());
+  wait_for_stream(stream);
+  launch.end(record.inputs, outputs);
+}
+
 void submit_aside(StreamRef stream, const driver::Kernel& kernel) {
   // What is submitted to the default stream while nothing is pending would keep the caller. It goes to a
   // stream of its own instead, which the default stream waits for.

@@ -129,6 +129,9 @@ class Launch {
 // place, a copy of pageable memory, a query and a synchronisation throw CaptureError and end the capture.
 void submit(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record = {},
             std::span<const Operand> outputs = {});
+// The same of a kernel that is not captured; its end is reported once it has run.
+void submit_and_wait(StreamRef stream, const driver::Kernel& kernel, const KernelRecord& record,
+                     std::span<const Operand> outputs);
 // A kernel that would keep the caller where the stream is idle runs beside it, in stream order all the same.
 void submit_aside(StreamRef stream, const driver::Kernel& kernel);
 void copy(StreamRef stream, void* destination, const void* source, size_t bytes);

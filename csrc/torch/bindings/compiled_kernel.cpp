@@ -98,18 +98,9 @@ void submit(std::unique_ptr<Launch> work, int device, c10::ArrayRef<at::Tensor> 
                           0});
   }
   const runtime::KernelRecord record{&op, operands, attributes};
-  if (!is_watched) {
-    translated([&] { runtime::submit(stream, kernel, record, outputs); });
-    return;
-  }
-  translated([&] {
-    runtime::Launch issued;
-    issued.begin(stream, op.full_name, record);
-    issued.submit(kernel);
-    // What it has used is known once it has run.
-    runtime::wait_for_stream(stream);
-    issued.end(operands, outputs);
-  });
+  // What a watched launch has used is known once it has run.
+  const auto submit = is_watched ? &runtime::submit_and_wait : &runtime::submit;
+  translated([&] { submit(stream, kernel, record, outputs); });
 }
 
 void launch(uintptr_t function, const std::string& name, int device, const std::vector<at::Tensor>& tensors,

@@ -333,28 +333,14 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
       is_watched ? std::optional<WatchedIssue>(std::in_place) : std::nullopt;
   if (is_watched) work->accesses = issue->accesses();
   work->kernel = std::move(kernel);
-  const auto command_of = [&](GridLaunch* context) {
-    driver::Kernel command{op.full_name,
-                           [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
-                           [](void* work) { delete static_cast<const GridLaunch*>(work); }, context};
-    if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
-    return command;
-  };
+  driver::Kernel command{op.full_name,
+                         [](void* work, driver::Stream) { static_cast<const GridLaunch*>(work)->run(); },
+                         [](void* work) { delete static_cast<const GridLaunch*>(work); }, work.release()};
+  if (!devices().device(device).runs_kernels()) command.run = [](void*, driver::Stream) {};
   const runtime::KernelRecord record{&op, operands, attributes};
-  // The driver, a graph or a refusal releases it.
-  if (!is_watched) {
-    const driver::Kernel command = command_of(work.release());
-    translated([&] { runtime::submit(stream, command, record, outputs); });
-    return;
-  }
-  translated([&] {
-    runtime::Launch launch;
-    launch.begin(stream, op.full_name, record);
-    launch.submit(command_of(work.release()));
-    // What it has used is known once it has run.
-    runtime::wait_for_stream(stream);
-    launch.end(operands, outputs);
-  });
+  // What a watched launch has used is known once it has run.
+  const auto submit = is_watched ? &runtime::submit_and_wait : &runtime::submit;
+  translated([&] { submit(stream, command, record, outputs); });
 }
 
 }  // namespace loom::glue

@@ -199,18 +199,9 @@ void submit(std::unique_ptr<KernelLaunch> launch, runtime::StreamRef stream) {
       [](void* work) { delete static_cast<KernelLaunch*>(work); }, launch.release()};
   if (!runtime.device(stream.device).runs_kernels()) kernel.run = [](void*, driver::Stream) {};
   const runtime::KernelRecord record{&op, operands, attributes};
-  if (!is_watched) {
-    translated([&] { runtime::submit(stream, kernel, record, operands); });
-    return;
-  }
-  translated([&] {
-    runtime::Launch issued;
-    issued.begin(stream, op.full_name, record);
-    issued.submit(kernel);
-    // What it has used is known once it has run.
-    runtime::wait_for_stream(stream);
-    issued.end(operands, operands);
-  });
+  // What a watched launch has used is known once it has run.
+  const auto submit = is_watched ? &runtime::submit_and_wait : &runtime::submit;
+  translated([&] { submit(stream, kernel, record, operands); });
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ class Weights:
     def __init__(self) -> None:
         # By memory, which is known by a weak reference: one to a parameter would forbid that it be swapped.
         self._kept: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], Tensor, Tensor]] = {}
-        self._limit = 64
+        self._limit = 8
 
     def get(self, weight: Tensor, how: Precision) -> Tensor:
         fmt, number = how.format, how.taken
@@ -127,8 +127,9 @@ class Weights:
     def _forget(self) -> None:
         """Drop what was kept of parameters that are gone, whenever as many again have come."""
         if len(self._kept) >= self._limit:
-            self._kept = {key: kept for key, kept in self._kept.items() if not kept[0].expired()}
-            self._limit = 64 + 2 * len(self._kept)
+            found = list(self._kept.items())  # at once, as other threads add to it
+            self._kept = {key: kept for key, kept in found if not kept[0].expired()}
+            self._limit = 8 + 2 * len(self._kept)
 
 
 def _state(weight: Tensor) -> tuple[Any, ...] | None:
