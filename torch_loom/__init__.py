@@ -11,14 +11,14 @@ import warnings
 from typing import Any
 
 # What went wrong at registration, or None; the same error is raised when a device is first used.
-_failure: Exception | None = None
-_done = False
+_failure: Exception | None = globals().get("_failure")
+_done = bool(globals().get("_done", False))  # importlib.reload() keeps what was registered
 
 
 def _autoload() -> None:
     """Register the device with PyTorch, once. The entry point ``torch_loom_autoload`` calls it.
 
-    Never raises: ``import torch`` must not fail because of this package. A failure is reported in one
+    Raises nothing: ``import torch`` must not fail because of this package. A failure is reported in one
     warning, and raised when a device is first used.
     """
     global _done, _failure

@@ -177,7 +177,8 @@ def test_a_copy_that_fits_is_loaded(fork_python: PythonRunner, package: Path) ->
 
 def install_entry_point(package: Path) -> None:
     """What pip puts beside the package: the entry point's module and its name."""
-    shutil.copy(ROOT / "torch_loom_autoload.py", package.parent)
+    for name in ("torch_loom_autoload.py", "torch_loom_pytest.py"):
+        shutil.copy(ROOT / name, package.parent)
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     found = re.search(r'(?m)^\[project\.entry-points\."torch\.backends"\]\n((?:.+\n)+)', text)
     assert found is not None
@@ -244,6 +245,27 @@ def test_damage_of_the_package_leaves_torch_as_it_is(
     has_devices = change is have_damaged_names  # which are registered before
     program = PROGRAMS / "damage_leaves_torch_as_it_is.py"
     fork_python(program, given=(str(package.parent), words, package.exists(), has_devices))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [have_damaged_errors, end_early], ids=lambda change: change.__name__)
+def test_damage_ends_a_program_that_needs_the_devices(
+    run_python: PythonRunner, package: Path, change: Callable[[Path], None]
+) -> None:
+    """As `loom run` starts one; and the command, and the plugin of pytest, say what is wrong."""
+    install_entry_point(package)
+    change(package)
+    paths = {"PYTHONPATH": str(package.parent)}
+    program = PROGRAMS / "needs_the_devices.py"
+    done = run_python(program, {**paths, "TORCH_LOOM_REQUIRED": "1"}, check=False)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert "torch-loom is not available" in done.stderr
+    assert "the program was started with the devices of torch-loom" in done.stderr
+    done = run_python(program, paths)
+    assert done.stdout == "goes on\n"
+    done = run_python(PROGRAMS / "entry_points_of_a_damaged_package.py", paths)
+    assert done.stdout == "goes on\n", done
+    assert f"Install it again: `{REPAIR}" in done.stderr
 
 
 def test_one_text_of_the_repair_that_needs_no_import() -> None:

@@ -54,6 +54,16 @@ def test_leaks_of_a_project_are_found_and_its_budgets_written() -> None:
 
 
 @pytest.mark.long
+def test_what_fixtures_give_is_no_leak() -> None:
+    text = (PROGRAMS / "fixtures_with_tensors.py").read_text(encoding="utf-8")
+    Path("test_fixtures.py").write_text(text, encoding="utf-8")
+    status, printed = run("test_fixtures.py", "--loom-leaks")
+    assert (status, outcomes(printed)) == (1, {"passed": 3, "error": 1}), printed
+    assert "ERROR at teardown of test_keeps_what_a_fixture_made" in printed
+    assert "20000 bytes of device memory in 1 tensor(s) are left" in printed
+
+
+@pytest.mark.long
 def test_those_are_counted_that_a_missing_gpu_skips() -> None:
     """A reason that speaks of a GPU is not enough, and a skip in a test or a fixture counts."""
     Path("test_skips.py").write_text((PROGRAMS / "skips.py").read_text(encoding="utf-8"), encoding="utf-8")
@@ -156,6 +166,10 @@ def test_a_budget_that_is_met_stays_and_one_that_is_not_can_be_accepted() -> Non
         (("--loom-chaos-seed", -1), "a seed is 0 to 2^64 - 1"),
         (("--loom-chaos", 2, "--loom-chaos-seed", 1), "exclude each other"),
         (("--loom-budget", SUITE), "not a file that this option writes"),
+        (("--loom-budget", "."), "not a place for a file of budgets"),
+        (("--loom-budget", "nowhere/budgets.json"), "not a place for a file of budgets"),
+        (("--loom-chip=",), "TORCH_LOOM_CHIP='': neither a name nor a path"),
+        (("--loom-memory=",), "TORCH_LOOM_MEMORY='': not a size in bytes"),
         (("--loom-budget-update",), "need --loom-budget FILE"),
         (("--loom-budget", "x.json", "--loom-budget-tolerance", -1), "the share is a number from 0"),
         (("--loom=foo",), "ignored explicit argument 'foo'"),

@@ -56,7 +56,11 @@ def lost_files() -> list[Path]:
     except (PackageNotFoundError, OSError, ValueError):
         return []
     # Python writes byte code again where it is missing.
-    own = [each for each in noted if each.parts[0] == _PACKAGE.name and "__pycache__" not in each.parts]
+    # Only one of the extensions has to be there, which is looked at more closely.
+    passed = {"__pycache__", "extensions"}
+    own = [
+        each for each in noted if each.parts[0].startswith(_PACKAGE.name) and passed.isdisjoint(each.parts)
+    ]
     return [path for each in own if each.size and not _size(path := Path(str(each.locate())))]
 
 

@@ -96,6 +96,12 @@ ANY_TORCH = _flag(
     "read when torch-loom is built and when torch is imported.",
     configurable=False,
 )
+REQUIRED = _flag(
+    "TORCH_LOOM_REQUIRED",
+    meaning="With 1, `import torch` ends the program if the devices cannot be registered; else it warns and "
+    "goes on. `loom run` and `pytest --loom` set it. Read when torch is imported.",
+    configurable=False,
+)
 LIBRARIES = _flag(
     "TORCH_LOOM_LIBRARIES",
     default="1",

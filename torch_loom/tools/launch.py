@@ -36,7 +36,9 @@ def prepare(name: str, values: Values) -> None:
     """
     # Where it does not fit, `import torch` warns and goes on, and a program would look for NVIDIA's driver.
     fitness.check_installed()
-    config.export({"device_name": name, **values})
+    config.export({"device_name": name, "required": "1", **values})
+    # The program's own devices are asked for: `import torch` has to register them.
+    os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     # Bad values are reported here, not by the program: this reads the chips.
     settings = config.resolve()
     if name == config.CUDA_NAME:
@@ -74,10 +76,11 @@ def run(arguments: Sequence[str], values: Values, local_ranks: int | None = None
             "loom run: the GPU of this machine is not used: the program's cuda devices are virtual",
             file=sys.stderr,
         )
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the shell
+            stream.flush()
     line = [sys.executable, *arguments] if is_python else list(arguments)
     try:
         os.execvp(line[0], line)
-    except OSError as error:
-        raise ConfigurationError(f"{line[0]} cannot be run: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{line[0]!r} cannot be run: {getattr(error, 'strerror', error)}") from error

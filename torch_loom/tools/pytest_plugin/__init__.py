@@ -14,7 +14,16 @@ import pytest
 from torch_loom.tools.pytest_plugin import budget, chaos, leaks, start, unskip
 from torch_loom.tools.pytest_plugin.device_time import DeviceTime, LoomTime, loom_time
 
-__all__ = ["DeviceTime", "LoomTime", "loom_time"]
+__all__ = [
+    "DeviceTime",
+    "LoomTime",
+    "loom_time",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_load_initial_conftests",
+    "pytest_make_collect_report",
+    "pytest_report_header",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -59,6 +59,8 @@ def plugin(config: pytest.Config) -> Budget | None:
     if not 0 <= tolerance < float("inf"):
         raise pytest.UsageError(f"--loom-budget-tolerance {tolerance}: the share is a number from 0")
     path = option.loom_budget
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        raise pytest.UsageError(f"--loom-budget {path}: not a place for a file of budgets (.json)")
     baseline = None if option.loom_budget_update or not path.exists() else _read(path)
     is_worker = hasattr(config, "workerinput")
     return Budget(path, baseline, tolerance, is_writer=not is_worker)

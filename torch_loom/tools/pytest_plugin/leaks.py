@@ -39,11 +39,6 @@ class Leaks:
         self._known: set[_Block] = set()
         self._has_failed = False
 
-    def pytest_collection_finish(self) -> None:
-        # What is there now stays: the collections around each test need not look at it.
-        gc.collect()
-        gc.freeze()
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self) -> Iterator[Any]:
         self._known = set(_live_blocks())
@@ -69,15 +64,22 @@ class Leaks:
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self) -> Iterator[Any]:
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
         result = yield
         if self._has_failed:
             return result
-        left = {block: how for block, how in _live_blocks().items() if block not in self._known}
-        if left:
-            # Told once: what the next test finds is not its own.
-            pytest.fail(_words(left), pytrace=False)
+        # pytest drops what fixtures returned after this hook.
+        if (values := getattr(item, "funcargs", None)) is not None:
+            values.clear()
+        if self._left():
+            gc.collect()  # takes long: only where a cycle may keep memory
+            if left := self._left():
+                # Reported once: what the next test finds is not its own.
+                pytest.fail(_words(left), pytrace=False)
         return result
+
+    def _left(self) -> dict[_Block, dict[str, Any]]:
+        return {block: how for block, how in _live_blocks().items() if block not in self._known}
 
 
 def _words(left: dict[_Block, dict[str, Any]]) -> str:
@@ -113,7 +115,6 @@ def _live_blocks() -> dict[_Block, dict[str, Any]]:
 
     if not _C.is_initialized():
         return {}
-    gc.collect()
     for index in range(_C.device_count()):
         if _C.device_has_context(index):
             _C.synchronize(index)
