@@ -8,11 +8,12 @@
 #include <ATen/ops/topk.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
-#include "torch/cuda/values/scans.h"
 #include "torch/random/nullary.h"
 #include "torch/random/ops.h"
+#include "torch/random/scan.h"
 #include "torch/random/thread_state.h"
 
 namespace loom::glue::cuda_random {
@@ -218,7 +219,7 @@ void normalize_rows(T* shares, int64_t rows, int64_t columns) {
 // One row alone is not added in an order that can be known: its sums are rounded once.
 template <typename T>
 Tensor running_sums(const Tensor& shares) {
-  if (shares.size(0) > 1) return running_sum_of_rows(shares, 1);
+  if (shares.size(0) > 1) return scanned_rows(shares, 1, 0.0, std::plus<>());
   Tensor sums = at::empty_like(shares);
   const T* const share = shares.const_data_ptr<T>();
   T* const sum = sums.mutable_data_ptr<T>();

@@ -8,11 +8,6 @@
 
 namespace loom::glue {
 
-// Of a contiguous tensor of floating point, along a dimension, in its own dtype; all dimensions together have
-// more than one row, as one row alone is scanned by another kernel, whose order depends on which blocks are
-// first.
-at::Tensor running_sum_of_rows(const at::Tensor& self, int64_t dim);
-
 std::vector<at::Tensor> running_sum_in_order(c10::ArrayRef<c10::IValue> arguments);
 std::vector<at::Tensor> running_product_in_order(c10::ArrayRef<c10::IValue> arguments);
 
