@@ -104,6 +104,35 @@ void dump_in_python(int global_rank) {
   }
 }
 
+// Asks Python for each group that is made: whether mismatches are refused, and what the watchdog's variables
+// say, or None.
+void set_watchdog(py::object read) {
+  auto* const callback = new py::object(std::move(read));  // leaked
+  distributed::set_watchdog_reader([callback] {
+    const py::gil_scoped_acquire gil;
+    const auto [checks, found] = (*callback)().cast<std::pair<bool, py::object>>();
+    distributed::Watchdog watchdog;
+    watchdog.checks = checks;
+    if (found.is_none()) return watchdog;
+    const auto flag = [&found = found](const char* name) { return found.attr(name).cast<bool>(); };
+    watchdog.ends_process = flag("ends_process");
+    watchdog.blocks_host = flag("waits_block_host");
+    watchdog.finds_nan = flag("finds_nan");
+    watchdog.is_timed = flag("is_timed");
+    watchdog.reports_desync = flag("reports_desync");
+    distributed::recorder::set_capacity(found.attr("num_records").cast<size_t>());
+    return watchdog;
+  });
+}
+
+bool has_timeout(Communicator&, const c10d::Work& work, milliseconds timeout) {
+  const auto* const own = dynamic_cast<const distributed::OwnWork*>(&work);
+  if (own == nullptr) {
+    C10_THROW_ERROR(DistBackendError, "Non c10d::WorkNCCL returned from collective");
+  }
+  return own->issued().timeout == timeout;
+}
+
 py::list records() {
   const auto tensors = [](const std::vector<distributed::RecordedTensor>& all) {
     py::list found;
@@ -188,6 +217,8 @@ void bind_distributed(py::module_& m) {
       .def("_is_initialized", &Communicator::is_connected)
       .def("_set_default_timeout", &Communicator::setTimeout, py::arg("timeout"), no_gil())
       .def("_set_enable_nan_check", &Communicator::set_checks_for_nan, py::arg("enable_nan_check"))
+      .def("_add_ephemeral_timeout", &Communicator::add_extra_time, py::arg("timeout"))
+      .def("_verify_work_timeout", &has_timeout, py::arg("work"), py::arg("timeout"))
       .def("get_error", &Communicator::getError)
       .def("abort", &Communicator::abort, no_gil())
       .def("shutdown", &Communicator::shutdown, no_gil());
@@ -205,19 +236,12 @@ void bind_distributed(py::module_& m) {
     }
     return found;
   });
-  m.def("set_collective_watchdog",
-        [](size_t num_records, bool ends_process, bool blocks_host, bool finds_nan) {
-          distributed::recorder::set_capacity(num_records);
-          distributed::set_time_outs_end_process(ends_process);
-          distributed::set_waits_block_host(blocks_host);
-          distributed::set_checks_for_nan(finds_nan);
-        });
+  m.def("set_collective_watchdog", &set_watchdog);
   m.def("set_collective_dump", [](py::object callback) {
     python_dump() = new py::object(std::move(callback));
     distributed::set_dump(&dump_in_python);
   });
   m.def("collective_records", &records);
-  m.def("set_collective_checks", &distributed::set_checks);
   m.def("abort_collectives", &distributed::abort_all, no_gil());
   m.def("provide_symmetric_memory", &distributed::provide_symmetric_memory);
 }

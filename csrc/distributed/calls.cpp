@@ -70,7 +70,12 @@ Step Communicator::step(Kind kind, const at::Tensor& described) {
 
 void Communicator::set_reduction(Step& step, const c10d::ReduceOp& op) {
   step.task.operation.reduction = reduction_of(op);
-  glue::translated([&] { check_reduction(step.task.operation.reduction, step.task.dtype); });
+  const at::ScalarType dtype = step.task.dtype;
+  // NCCL has e4m3fn and e5m2 alone.
+  TORCH_CHECK(options_->backend != "nccl" || !c10::isFloat8Type(dtype) || dtype == at::kFloat8_e4m3fn ||
+                  dtype == at::kFloat8_e5m2,
+              "Unsupported Float8 type for NCCL reduction: ", dtype, ". Allowed: Float8_e4m3fn, Float8_e5m2");
+  glue::translated([&] { check_reduction(step.task.operation.reduction, dtype); });
   if (op.op_ == c10d::ReduceOp::PREMUL_SUM) step.task.factor = factor_of(op);
 }
 

@@ -112,9 +112,7 @@ void Run::check(std::span<const Operation> operations) {
     for (size_t other = 0; other < rank; ++other) {
       if (operations[rank].machine != operations[other].machine) continue;
       if (operations[rank].device != operations[other].device) continue;
-      throw Error("ncclInvalidUsage: Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
-                  std::to_string(other) + " both on CUDA device " + std::to_string(operations[rank].device) +
-                  ". Call torch.cuda.set_device(rank) first, and give each rank tensors of its own device");
+      throw Error(duplicate_device(static_cast<int>(rank), static_cast<int>(other), operations[rank].device));
     }
   }
   const std::string reason = mismatch(operations);

@@ -3,11 +3,13 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
+#include <utility>
 
+#include "distributed/nan_check.h"
 #include "distributed/recorder.h"
 #include "driver/error.h"
 
@@ -30,11 +32,16 @@ std::string timeout_text(const Command& command, int rank, std::chrono::millisec
          std::to_string(took.count()) + " milliseconds before timing out.";
 }
 
-std::atomic<bool> time_outs_end_process{true};
+// An exception of this type, with this reason.
+std::exception_ptr backend_error(const std::string& reason) {
+  try {
+    C10_THROW_ERROR(DistBackendError, reason);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
 
 }  // namespace
-
-void set_time_outs_end_process(bool ends) noexcept { time_outs_end_process = ends; }
 
 void Command::run(void* command, driver::Stream) { static_cast<Command*>(command)->run(); }
 
@@ -43,72 +50,99 @@ void Command::release(void* command) noexcept {
   // Where it has not run, it waits for no other rank.
   if (own->joint != nullptr) own->joint->begin_at(-1);
   // A stream that has failed runs nothing more: a wait for the work raises why.
-  if (!own->has_begun && own->shared->transport.has_failed()) {
-    try {
-      C10_THROW_ERROR(DistBackendError, own->shared->transport.failure());
-    } catch (...) {
-      own->outcome->fail(std::current_exception());
-    }
+  if (!own->has_begun && !own->is_captured) {
+    const std::string reason = own->shared->transport.failure();
+    own->outcome->fail(
+        backend_error(!reason.empty() ? reason
+                                      : own->tasks.front().operation.text() +
+                                            " was not run: its stream had failed before. torch's "
+                                            "synchronize() of the device raises why"),
+        c10d::WorkResult::COMM_ERROR);
   }
-  own->shared->num_pending.fetch_sub(1);
+  if (!own->is_captured) own->shared->num_pending.fetch_sub(1);
   delete own;
 }
 
 void Command::run() {
   has_begun = true;
-  Transport& transport = shared->transport;
+  // A graph's command is pending while it is replayed.
+  if (is_captured) shared->num_pending.fetch_add(1);
   const auto began = Transport::Clock::now();
-  const Rules rules{began + timeout, checks(), shared->name == "nccl"};
   std::string reason;
+  auto result = c10d::WorkResult::COMM_ERROR;
   try {
-    for (const int64_t record : records) recorder::start(record);
-    transport.connect(rules.deadline);
-    transport.check_failures();
-    if (shared->checks_for_nan) {
-      for (const Task& task : tasks) {
-        const std::string found = nan_found(task, transport.rank());
-        if (!found.empty()) throw Error(found);
-      }
-    }
-    const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
-    for (Task& task : tasks) task.operation.ready_ns = ready_ns;
-    int64_t latest_ns = -1;
-    for (size_t i = 0; i < tasks.size();) {
-      size_t end = i;
-      while (end < tasks.size() && is_message_kind(tasks[end].operation.kind)) ++end;
-      if (end != i) {
-        latest_ns = std::max(latest_ns, run_messages(transport, {tasks.data() + i, end - i}, rules));
-        i = end;
-      } else {
-        latest_ns = std::max(latest_ns, run_collective(transport, tasks[i++], rules));
-      }
-    }
-    if (joint != nullptr) joint->begin_at(latest_ns);
-    for (const int64_t record : records) recorder::complete(record);
-    return;
+    move_data();
   } catch (const TimedOut& error) {
-    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Transport::Clock::now() - began);
-    reason = timeout_text(*this, transport.rank(), took) + " " + error.what() + ": " +
-             tasks.front().operation.text();
-    shared->has_timed_out = true;
-    if (!checks()) dump(global_rank);
-    if (!checks() && time_outs_end_process) {
-      std::fprintf(stderr, "%s\nTo avoid data inconsistency, we are taking the entire process down.\n",
-                   reason.c_str());
-      std::fflush(stderr);
-      std::abort();
-    }
+    reason = timed_out(
+        error.what(), std::chrono::duration_cast<std::chrono::milliseconds>(Transport::Clock::now() - began));
+    result = c10d::WorkResult::TIMEOUT;
   } catch (const std::exception& error) {
     reason = error.what();
   }
-  transport.fail(reason);
+  shared->extra_time.take_back(std::exchange(own_extra_time, {}));
+  if (is_captured) shared->num_pending.fetch_sub(1);
+  if (reason.empty()) return outcome->succeed();
+  shared->transport.fail(reason);
   // Who waits for the work gets it, and who waits for the stream.
-  try {
-    C10_THROW_ERROR(DistBackendError, reason);
-  } catch (...) {
-    outcome->fail(std::current_exception());
-    throw;
+  const std::exception_ptr failure = backend_error(reason);
+  outcome->fail(failure, result);
+  std::rethrow_exception(failure);
+}
+
+void Command::move_data() {
+  Transport& transport = shared->transport;
+  const bool is_nccl = shared->name == "nccl";
+  const Rules rules{Transport::Clock::now() + timeout, shared->watchdog.checks, is_nccl};
+  // Without times NCCL's recorder does not know when an operation began.
+  if (shared->is_timed) {
+    for (const int64_t record : records) recorder::start(record);
   }
+  // The first that is for all: messages have no number of the group's.
+  const auto traced = std::find_if(tasks.begin(), tasks.end(),
+                                   [](const Task& one) { return !is_message_kind(one.operation.kind); });
+  const bool is_traced = shared->desync != nullptr && traced != tasks.end();
+  if (is_traced) shared->desync->begin(traced->operation);
+  transport.connect(rules.deadline, is_nccl ? tasks.front().operation.device : -1);
+  transport.check_failures();
+  // Other commands were checked in the call.
+  if (shared->checks_for_nan && is_captured) {
+    for (const Task& task : tasks) {
+      const std::string found = nan_found(task, transport.rank());
+      if (!found.empty()) throw Error(found);
+    }
+  }
+  const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+  for (Task& task : tasks) task.operation.ready_ns = ready_ns;
+  int64_t latest_ns = -1;
+  for (size_t i = 0; i < tasks.size();) {
+    size_t end = i;
+    while (end < tasks.size() && is_message_kind(tasks[end].operation.kind)) ++end;
+    if (end != i) {
+      latest_ns = std::max(latest_ns, run_messages(transport, {tasks.data() + i, end - i}, rules));
+      i = end;
+    } else {
+      latest_ns = std::max(latest_ns, run_collective(transport, tasks[i++], rules));
+    }
+  }
+  if (joint != nullptr) joint->begin_at(latest_ns);
+  for (const int64_t record : records) recorder::complete(record);
+  if (is_traced) shared->desync->end(traced->operation);
+}
+
+std::string Command::timed_out(const std::string& why, std::chrono::milliseconds took) {
+  std::string reason =
+      timeout_text(*this, shared->transport.rank(), took) + " " + why + ": " + tasks.front().operation.text();
+  shared->has_timed_out = true;
+  if (shared->desync != nullptr) reason += shared->desync->report();
+  if (shared->watchdog.checks) return reason;
+  dump(global_rank);
+  if (shared->watchdog.ends_process) {
+    std::fprintf(stderr, "%s\nTo avoid data inconsistency, we are taking the entire process down.\n",
+                 reason.c_str());
+    std::fflush(stderr);
+    std::abort();
+  }
+  return reason;
 }
 
 }  // namespace loom::distributed

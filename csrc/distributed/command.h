@@ -14,18 +14,20 @@ namespace loom::distributed {
 
 inline bool is_message_kind(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
 
-// Under NCCL's rules: whether an operation whose time is over ends the process.
-void set_time_outs_end_process(bool ends) noexcept;
-
 struct Command {
   std::shared_ptr<Shared> shared;
   std::shared_ptr<Outcome> outcome;
   std::vector<Task> tasks;
   std::chrono::milliseconds timeout{};
+  std::chrono::milliseconds own_extra_time{};  // given back when it has ended
   int global_rank = 0;
   std::vector<int64_t> records;                      // of the flight recorder
   std::shared_ptr<runtime::simulated::Joint> joint;  // null: its time waits for no other rank
   bool has_begun = false;
+  bool is_captured = false;  // kept by a graph, and pending only while it runs
+
+  // Where it has not run, what it got of the group's extra time goes back.
+  ~Command() { shared->extra_time.take_back(own_extra_time); }
 
   // Called once, or by a graph any number of times.
   static void run(void* command, driver::Stream stream);
@@ -33,6 +35,8 @@ struct Command {
 
  private:
   void run();
+  void move_data();
+  std::string timed_out(const std::string& reason, std::chrono::milliseconds took);
 };
 
 }  // namespace loom::distributed

@@ -26,8 +26,6 @@ namespace {
 
 using glue::device_type;
 
-std::atomic<bool> are_checked{true};
-
 struct Registry {
   std::mutex mutex;
   std::vector<std::weak_ptr<Shared>> all;
@@ -39,9 +37,6 @@ Registry& registry() {
 }
 
 }  // namespace
-
-void set_checks(bool checks) noexcept { are_checked = checks; }
-bool checks() noexcept { return are_checked.load(std::memory_order_relaxed); }
 
 void abort_all() noexcept {
   end_signals();
@@ -176,29 +171,14 @@ Communicator::WorkPtr Communicator::endCoalescing() {
 
 Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chrono::milliseconds timeout,
                                            Tensors results, bool blocks_host, const std::string& title) {
+  check_issue(steps);
   const c10::Device device = steps.front().device;
-  for (const Step& one : steps) {
-    TORCH_CHECK_VALUE(one.device == device, "collectives that are coalesced need tensors of one device, got ",
-                      device, " and ", one.device);
-  }
-  if (bound_device_id_.value_or(device) != device) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("Attempt to perform collective on tensor not on device passed to "
-                             "init_process_group: the tensor is on ",
-                             device, ", the group is for ", *bound_device_id_));
-  }
-  if (shared_->transport.has_failed()) {
-    C10_THROW_ERROR(DistBackendError, shared_->transport.failure());
-  }
-  if (is_shut_down_) {
-    C10_THROW_ERROR(DistBackendError, c10::str("the communicator was shut down on rank ", getRank(),
-                                               ". Make a new group, init_process_group or new_group."));
-  }
   const c10::DeviceGuard device_guard(device);
   const c10::impl::VirtualGuardImpl streams(device_type());
   const bool is_message = steps.size() == 1 && is_message_kind(steps.front().task.operation.kind);
   const c10::Stream current = streams.getStream(device);
   const c10::Stream own = stream(device, is_message ? steps.front().task.operation.root : -1);
+  const runtime::StreamRef where{device.index(), own.id()};
 
   // A row of a profile that ends by itself, as NCCL's: the collective is under way when the call returns.
   at::RecordFunction row(at::RecordScope::USER_SCOPE);
@@ -216,7 +196,9 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   auto command = std::make_unique<Command>();
   command->shared = shared_;
   command->outcome = std::make_shared<Outcome>();
-  command->timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
+  const auto [extra_time, own_extra_time] = shared_->extra_time.give();
+  command->timeout = (timeout == c10d::kUnsetTimeout ? options_->timeout : timeout) + extra_time;
+  command->own_extra_time = own_extra_time;
   // Messages are counted by themselves: not all ranks take part.
   const bool is_for_all = std::any_of(
       steps.begin(), steps.end(), [](const Step& one) { return !is_message_kind(one.task.operation.kind); });
@@ -239,6 +221,7 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
       outputs.push_back(operands.back());
     }
   }
+  refuse_nan(steps, current);
   const char* const name = kernel_name(options_->backend, steps.front().task);
   record_flight(*command, steps, line);
 
@@ -253,13 +236,18 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     for (const auto& [to, from] : one.copies) in_use.add({to});
     command->tasks.push_back(std::move(one.task));
   }
-  const auto outcome = command->outcome;
-  const runtime::StreamRef where{device.index(), own.id()};
+  // Known only now: where the current stream is captured, its wait has the other one captured, too.
+  command->is_captured = runtime::is_captured(where);
+  const Issued issued{command->outcome, sequence, command->timeout,
+                      blocks_host || shared_->watchdog.blocks_host, command->is_captured};
+  // Before the command is on the time line.
+  std::optional<c10::Event> started;
+  if (shared_->is_timed) started.emplace(device_type(), kTimed).record(own);
   // Each replay of a graph has a time of its own, as dry runs have, whose ranks meet before.
-  const bool is_alone = runtime::detail::world.load() != 0 || runtime::is_captured(where);
+  const bool is_alone = runtime::detail::world.load() != 0 || issued.is_captured;
   if (!is_alone) command->joint = runtime::simulated::join(where.device, where.id, nanoseconds);
   const bool is_joined = command->joint != nullptr;
-  shared_->num_pending.fetch_add(1);
+  if (!issued.is_captured) shared_->num_pending.fetch_add(1);
   const driver::Kernel kernel{name, &Command::run, &Command::release, command.release()};
   {
     const runtime::simulated::Said said(nanoseconds, is_joined);
@@ -272,8 +260,10 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
       for (const auto& [to, from] : one.copies) to.copy_(from, /*non_blocking=*/true);
     }
   }
-  return c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results), std::move(in_use),
-                                      outcome, sequence, blocks_host);
+  auto work = c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results),
+                                           std::move(in_use), issued, std::move(started));
+  call_hook_after(work);
+  return work;
 }
 
 int Communicator::device_in_use() {

@@ -19,16 +19,14 @@
 #include <vector>
 
 #include "distributed/collectives.h"
+#include "distributed/desync.h"
+#include "distributed/extra_time.h"
 #include "distributed/issue.h"
-#include "distributed/nan_check.h"
 #include "distributed/prices.h"
 #include "distributed/recorder.h"
+#include "distributed/watchdog.h"
 
 namespace loom::distributed {
-
-// Whether what does not belong together is refused (else it waits, as under NCCL).
-void set_checks(bool checks) noexcept;
-bool checks() noexcept;
 
 // What ncclConfig_t has: kept, and without effect.
 struct NcclConfig {
@@ -49,17 +47,25 @@ struct GroupOptions : c10d::Backend::Options {
 };
 
 struct Command;
+class OwnWork;
 
 // What commands share with the communicator, and outlives it.
 struct Shared {
   Shared(const c10::intrusive_ptr<c10d::Store>& store, int rank, int num_ranks)
-      : transport(store, rank, num_ranks), machine(std::hash<std::string>{}(machine_name())) {}
+      : transport(store, rank, num_ranks), machine(std::hash<std::string>{}(machine_name())) {
+    if (watchdog.reports_desync) desync = std::make_unique<DesyncTrace>(store, rank, num_ranks);
+  }
+  const Watchdog watchdog = read_watchdog();
   Transport transport;
   const uint64_t machine;
   std::string name;
-  std::atomic<int64_t> num_pending{0};
+  // Commands under way, not those that a graph keeps; calls of the hook that are to come.
+  std::atomic<int64_t> num_pending{0}, num_hook_calls{0};
   std::atomic<bool> has_timed_out{false};
-  std::atomic<bool> checks_for_nan{distributed::checks_for_nan()};
+  std::atomic<bool> checks_for_nan{watchdog.finds_nan};
+  std::atomic<bool> is_timed{watchdog.is_timed || watchdog.reports_desync};
+  ExtraTime extra_time;
+  std::unique_ptr<DesyncTrace> desync;  // null: nobody asks for it
 };
 
 class Communicator final : public c10d::Backend {
@@ -114,6 +120,13 @@ class Communicator final : public c10d::Backend {
   int64_t num_splits() const noexcept { return num_splits_.load(); }
 
   void setTimeout(std::chrono::milliseconds timeout) override;
+  void add_extra_time(std::chrono::milliseconds time) { shared_->extra_time.add(time); }
+  // Called in a thread of its own when a work has ended; one that raises aborts the communicator.
+  using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
+  void registerOnCompletionHook(Hook&& hook) override;
+  // Until all works have ended and the hook was called for each.
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override { shared_->is_timed = true; }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return sequence_.load(); }
   c10d::ErrorType getError() override;
@@ -129,6 +142,14 @@ class Communicator final : public c10d::Backend {
   size_t number() const noexcept { return number_; }
 
  private:
+  // Refuses what cannot be issued; the first collective under NCCL's name waits for the other ranks here.
+  void check_issue(const std::vector<Step>& steps);
+  void connect(int device);
+  // In the call, which waits for the tensors: a NaN raises here and ends the group's work on all ranks.
+  void refuse_nan(const std::vector<Step>& steps, c10::Stream current);
+  void call_hook_after(const Ptr<OwnWork>& work);
+  // Returns whether nothing is under way any more; else the time of a collective is over.
+  bool wait_until_idle();
   Step step(Kind kind, const at::Tensor& described);
   WorkPtr issue(Step&& step, std::chrono::milliseconds timeout, Tensors results, bool blocks_host = false);
   // Submits them as one command; `title`: of the row in a profile.
@@ -163,7 +184,8 @@ class Communicator final : public c10d::Backend {
   std::map<std::pair<int, int>, int64_t> streams_;  // by device and peer; −1: of collectives
   std::map<std::vector<int>, int> splits_;          // how often each list of ranks was split off
   std::map<int, int> layouts_;                      // by peer; −1: of the group
-  std::optional<Ranks> simulated_;                  // ranks of this group, once that has been asked
+  std::shared_ptr<const Hook> hook_;
+  std::optional<Ranks> simulated_;  // ranks of this group, once that has been asked
   std::shared_ptr<const RecordedGroup> recorded_;
   std::string group_key_;                       // the same on all ranks
   std::map<std::pair<int, int>, int64_t> met_;  // how often, by source and destination; −1: all

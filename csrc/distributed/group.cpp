@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "distributed/communicator.h"
+#include "distributed/issue.h"
+#include "distributed/work.h"
 
 namespace loom::distributed {
 
@@ -48,11 +50,61 @@ c10d::ErrorType Communicator::getError() {
   return shared_->has_timed_out ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::COMM_ERROR;
 }
 
-void Communicator::eagerConnectSingleDevice(at::Device) {
-  try {
-    shared_->transport.connect(Transport::Clock::now() + options_->timeout);
-  } catch (const Error& error) {
-    C10_THROW_ERROR(DistBackendError, error.what());
+void Communicator::eagerConnectSingleDevice(at::Device device) {
+  connect(options_->backend == "nccl" ? devices_of_machine(device.index()) : -1);
+}
+
+void Communicator::registerOnCompletionHook(Hook&& hook) {
+  if (hook_ != nullptr) {
+    C10_THROW_ERROR(DistBackendError, "ProcessGroupNCCL OnCompletion hook already registered");
+  }
+  TORCH_CHECK_VALUE(
+      shared_->is_timed,
+      "ProcessGroupNCCL OnCompletion hook requires recording start and end events which require "
+      "setting TORCH_NCCL_ENABLE_TIMING environment variable, before the group is made");
+  hook_ = std::make_shared<const Hook>(std::move(hook));
+}
+
+void Communicator::call_hook_after(const Ptr<OwnWork>& work) {
+  if (hook_ == nullptr || work->issued().is_captured) return;
+  shared_->num_hook_calls.fetch_add(1);
+  // Without the work, which keeps tensors.
+  const auto call = [hook = hook_, shared = shared_, moments = work->moments(), kind = work->retrieveOpType(),
+                     sequence = work->getSequencenumber()](c10d::WorkResult result) {
+    try {
+      if (result == c10d::WorkResult::SUCCESS) {
+        moments->ended.synchronize();
+        const std::chrono::duration<float, std::milli> took(moments->started->elapsedTime(moments->ended));
+        const auto end = std::chrono::steady_clock::now();
+        const auto start = end - std::chrono::duration_cast<std::chrono::nanoseconds>(took);
+        (*hook)(std::make_shared<c10d::WorkInfo>(kind, sequence, start, end, took));
+      }
+    } catch (const std::exception& error) {
+      shared->transport.fail("Caught exception on rank " + std::to_string(shared->transport.rank()) +
+                             " while running onCompletion hook for ProcessGroupNCCL: " + error.what() +
+                             ". Aborting all communicators.");
+    }
+    shared->num_hook_calls.fetch_sub(1);
+  };
+  work->when_ended(call);
+}
+
+bool Communicator::wait_until_idle() {
+  const auto deadline = Transport::Clock::now() + options_->timeout;
+  while (shared_->num_pending.load() != 0 || shared_->num_hook_calls.load() != 0) {
+    if (Transport::Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+void Communicator::waitForPendingWorks() {
+  const bool is_idle = wait_until_idle();
+  if (shared_->transport.has_failed()) C10_THROW_ERROR(DistBackendError, shared_->transport.failure());
+  if (!is_idle) {
+    C10_THROW_ERROR(DistBackendError, c10::str("_wait_for_pending_works(): works or their hooks are still "
+                                               "under way after the group's ",
+                                               options_->timeout.count(), " ms"));
   }
 }
 
@@ -62,11 +114,7 @@ void Communicator::abort() {
 
 void Communicator::shutdown() {
   is_shut_down_ = true;
-  const auto deadline = Transport::Clock::now() + options_->timeout;
-  while (shared_->num_pending.load() != 0 && !shared_->transport.has_failed() &&
-         Transport::Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
+  wait_until_idle();
 }
 
 }  // namespace loom::distributed

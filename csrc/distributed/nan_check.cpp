@@ -3,14 +3,11 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 
-#include <atomic>
 #include <cmath>
 
 namespace loom::distributed {
 
 namespace {
-
-std::atomic<bool> is_on{false};
 
 // The index of the first NaN, or −1.
 int64_t first_nan(const Bytes& bytes, c10::ScalarType dtype) {
@@ -27,10 +24,6 @@ int64_t first_nan(const Bytes& bytes, c10::ScalarType dtype) {
 }
 
 }  // namespace
-
-void set_checks_for_nan(bool value) noexcept { is_on = value; }
-
-bool checks_for_nan() noexcept { return is_on; }
 
 std::string nan_found(const Task& task, int rank) {
   const auto dtype = static_cast<c10::ScalarType>(task.operation.dtype);

@@ -7,10 +7,6 @@
 
 namespace loom::distributed {
 
-// Whether communicators that are made from now on check.
-void set_checks_for_nan(bool checks) noexcept;
-bool checks_for_nan() noexcept;
-
 // What to say of the first NaN in a floating-point tensor that `rank` gives, or "".
 std::string nan_found(const Task& task, int rank);
 

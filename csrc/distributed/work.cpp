@@ -4,26 +4,31 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/exception.h>
 
-#include <atomic>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "distributed/completions.h"
 #include "runtime/commands.h"
 #include "torch/core/device.h"
 
 namespace loom::distributed {
 
-namespace {
+void Outcome::end(c10d::WorkResult result, std::exception_ptr failure) {
+  std::vector<Then> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_ == nullptr) failure_ = std::move(failure);
+    if (result_.has_value()) return;
+    result_ = result;
+    waiting.swap(waiting_);
+  }
+  for (Then& then : waiting) call_later([then = std::move(then), result] { then(result); });
+}
 
-std::atomic<bool> waits_block_host{false};
-
-}  // namespace
-
-void set_waits_block_host(bool blocks) noexcept { waits_block_host = blocks; }
-
-void Outcome::fail(std::exception_ptr failure) {
+void Outcome::when_ended(Then then) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (failure_ == nullptr) failure_ = std::move(failure);
+  if (!result_.has_value()) return waiting_.push_back(std::move(then));
+  call_later([then = std::move(then), result = *result_] { then(result); });
 }
 
 std::exception_ptr Outcome::failure() const {
@@ -49,16 +54,16 @@ void InUse::release() {
 }
 
 OwnWork::OwnWork(int rank, c10d::OpType kind, c10::Stream stream, std::vector<at::Tensor> results,
-                 InUse in_use, std::shared_ptr<Outcome> outcome, uint64_t sequence, bool blocks_host)
+                 InUse in_use, Issued issued, std::optional<c10::Event> started)
     : Work(rank, kind),
       stream_(stream),
-      ended_(stream.device_type(), c10::EventFlag::PYTORCH_DEFAULT),
+      moments_(std::make_shared<Moments>(Moments{
+          std::move(started),
+          c10::Event(stream.device_type(), started.has_value() ? kTimed : c10::EventFlag::PYTORCH_DEFAULT)})),
       results_(std::move(results)),
-      outcome_(std::move(outcome)),
-      sequence_(sequence),
-      blocks_host_(blocks_host || waits_block_host),
+      issued_(std::move(issued)),
       in_use_(std::move(in_use)) {
-  ended_.record(stream);
+  moments_->ended.record(stream);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> OwnWork::getFuture() {
@@ -72,19 +77,41 @@ c10::intrusive_ptr<c10::ivalue::Future> OwnWork::getFuture() {
   return future_;
 }
 
+c10::intrusive_ptr<c10::ivalue::Future> OwnWork::getFutureResult() {
+  TORCH_CHECK(
+      !issued_.is_captured,
+      "get_future_result(): the collective is captured by a graph, and ends with each replay. Ask for "
+      "the result of one that is not captured");
+  const std::lock_guard<std::mutex> lock(making_);
+  if (future_result_ != nullptr) return future_result_;
+  future_result_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+  issued_.outcome->when_ended([future = future_result_](c10d::WorkResult result) {
+    future->markCompleted(c10::IValue(static_cast<int64_t>(result)));
+  });
+  return future_result_;
+}
+
+float OwnWork::getDuration() const {
+  TORCH_CHECK(
+      moments_->started.has_value(),
+      "getDuration only works if timing was enabled: call _enable_collectives_timing() of the group, or "
+      "set TORCH_NCCL_ENABLE_TIMING=1, before the collective");
+  return static_cast<float>(moments_->started->elapsedTime(moments_->ended));
+}
+
 bool OwnWork::isCompleted() {
   const c10::impl::VirtualGuardImpl guard(stream_.device_type());
   if (guard.isStreamCapturing(stream_)) return false;
-  return outcome_->failure() != nullptr || ended_.query();
+  return issued_.outcome->failure() != nullptr || moments_->ended.query();
 }
 
-bool OwnWork::isSuccess() const { return outcome_->failure() == nullptr; }
+bool OwnWork::isSuccess() const { return issued_.outcome->failure() == nullptr; }
 
-std::exception_ptr OwnWork::exception() const { return outcome_->failure(); }
+std::exception_ptr OwnWork::exception() const { return issued_.outcome->failure(); }
 
 void OwnWork::synchronize() {
   const c10::impl::VirtualGuardImpl guard(stream_.device_type());
-  ended_.block(guard.getStream(stream_.device()));
+  moments_->ended.block(guard.getStream(stream_.device()));
   in_use_.release();
   // Registered by PyTorch, for wait_tensor(), where a program may trace collectives that are under way.
   if (c10d::allow_inflight_collective_as_graph_input()) {
@@ -93,13 +120,13 @@ void OwnWork::synchronize() {
 }
 
 bool OwnWork::wait(std::chrono::milliseconds timeout) {
-  if (const std::exception_ptr failure = outcome_->failure()) std::rethrow_exception(failure);
+  if (const std::exception_ptr failure = issued_.outcome->failure()) std::rethrow_exception(failure);
   synchronize();
   if (timeout == kNoTimeout) {
-    if (blocks_host_) ended_.synchronize();
+    if (issued_.blocks_host) moments_->ended.synchronize();
   } else {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!ended_.query()) {
+    while (!moments_->ended.query()) {
       if (std::chrono::steady_clock::now() >= deadline) {
         C10_THROW_ERROR(DistBackendError, c10::str("Work ran for more than the ", timeout.count(),
                                                    " ms that wait() was given: a timeout."));
@@ -107,7 +134,7 @@ bool OwnWork::wait(std::chrono::milliseconds timeout) {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
-  if (const std::exception_ptr failure = outcome_->failure()) std::rethrow_exception(failure);
+  if (const std::exception_ptr failure = issued_.outcome->failure()) std::rethrow_exception(failure);
   return true;
 }
 

@@ -75,6 +75,11 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
+@pytest.mark.parametrize("kind", ["times", "results", "hooks", "first_call", "float8", "variables", "graphs"])
+def test_works_are_as_of_nccl(fork_cuda: PythonRunner, kind: str) -> None:
+    fork_cuda(PROGRAMS / "nccl_works.py", SETTINGS, given=kind)
+
+
 def test_groups_are_made_as_of_nccl(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "nccl_constructor.py", SETTINGS)
 

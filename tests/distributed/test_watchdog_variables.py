@@ -11,7 +11,8 @@ NAMES = (
     *("TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_DUMP_ON_TIMEOUT"),
     *("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"),
     *("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "NCCL_BLOCKING_WAIT", "NCCL_ASYNC_ERROR_HANDLING"),
-    "TORCH_NCCL_NAN_CHECK",
+    *("TORCH_NCCL_NAN_CHECK", "TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"),
+    *("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG"),
 )
 
 
@@ -23,7 +24,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults() -> None:
-    assert watchdog.read() == (2000, True, False, False, "/cache/torch/comm_lib_trace_rank_")
+    assert watchdog.read() == (2000, True, False, False, False, False, "/cache/torch/comm_lib_trace_rank_")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,8 @@ def test_defaults() -> None:
         ("TORCH_NCCL_BLOCKING_WAIT", "1", "waits_block_host", True),
         ("TORCH_NCCL_BLOCKING_WAIT", "yes", "ends_process", False),
         ("TORCH_NCCL_NAN_CHECK", "1", "finds_nan", True),
+        ("TORCH_NCCL_ENABLE_TIMING", "1", "is_timed", True),
+        ("TORCH_NCCL_DESYNC_DEBUG", "1", "reports_desync", True),
         ("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", "dump_prefix", None),
         ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "/tmp/trace_", "dump_prefix", "/tmp/trace_"),
     ],

@@ -12,7 +12,7 @@ import torch
 
 from torch_loom import late
 from torch_loom._register import communication
-from torch_loom.patches import eager, split_groups
+from torch_loom.patches import eager, split_groups, symmetric_pads
 
 # The names under which checkpoints of these devices are written: the default and the vendor's.
 _KNOWN_NAMES = ("loom", "rbln")
@@ -35,6 +35,8 @@ def register(device_type: str) -> None:
     legacy_types = late.lazily("torch_loom.cuda.names.legacy_types")
     eager.default_tensor_type.apply(lambda kind: isinstance(kind, legacy_types.TensorType))
     eager.other_default_dtypes.apply()
+    if torch.distributed.is_available():
+        symmetric_pads.of_known_ranks.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         split_groups.own_stores.apply()
         split_groups.copied_options.apply()

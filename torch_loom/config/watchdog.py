@@ -18,6 +18,8 @@ class Watchdog(NamedTuple):
         ends_process: whether an operation whose time is over ends the process, under NCCL's rules.
         waits_block_host: whether waiting for a work makes the host wait.
         finds_nan: whether a collective refuses numbers that are NaN.
+        is_timed: whether works know how long they took.
+        reports_desync: whether a rank whose time is over says where the other ranks stood.
         dump_prefix: path of the recorder's dumps, to which the rank is added; None for no dumps.
     """
 
@@ -25,6 +27,8 @@ class Watchdog(NamedTuple):
     ends_process: bool
     waits_block_host: bool
     finds_nan: bool
+    is_timed: bool
+    reports_desync: bool
     dump_prefix: str | None
 
 
@@ -47,6 +51,8 @@ def read() -> Watchdog:
         ends_process=handling in (1, 3),
         waits_block_host=blocks,
         finds_nan=_flag(("TORCH_NCCL_NAN_CHECK",), False),
+        is_timed=_flag(("TORCH_NCCL_ENABLE_TIMING", "NCCL_ENABLE_TIMING"), False),
+        reports_desync=_flag(("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG"), False),
         dump_prefix=prefix if dumps else None,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torch_loom import _C, late, torch_version
+from torch_loom import _C, torch_version
 from torch_loom.errors import ConfigurationError
 from torch_loom.patches.declared import CUDA_NAME
 
@@ -59,7 +59,7 @@ def _with_methods(group: Any) -> Any:
 def _constructor(made: Callable[..., None]) -> Callable[..., None]:
     """Return what ``ProcessGroupNCCL(store, rank, size, options)`` calls, which takes a timeout instead, too.
 
-    Like PyTorch's, it reads the variables of the watchdog: programs set them before they make a group.
+    A variable of the watchdog with a bad value is a RuntimeError, as it is of PyTorch's.
     """
 
     def __init__(  # noqa: N807
@@ -74,10 +74,9 @@ def _constructor(made: Callable[..., None]) -> Callable[..., None]:
         if timeout is not None or isinstance(options, timedelta):
             options = _C.CommunicatorOptions(NAME, options if timeout is None else timeout)
         try:
-            late.lazily("torch_loom.distributed.backend").set_watchdog()
+            made(self, store, rank, size, options)
         except ConfigurationError as error:  # PyTorch's is of this type
             raise RuntimeError(str(error)) from error
-        made(self, store, rank, size, options)
 
     return __init__
 
@@ -88,15 +87,6 @@ def _group_start(self: Any) -> None:
 
 def _group_end(self: Any) -> None:
     """Do nothing: nothing is aborted together."""
-
-
-def _add_ephemeral_timeout(self: Any, timeout: timedelta) -> None:
-    """Do nothing: timeouts are the group's."""
-
-
-def _verify_work_timeout(self: Any, work: Any, timeout: timedelta) -> bool:
-    """Return whether a timeout is the group's, which each work has."""
-    return bool(self.options._timeout == timeout)
 
 
 def register_mem_pool(self: Any, pool: Any) -> None:
@@ -115,8 +105,6 @@ def _version() -> tuple[int, ...]:
 _METHODS: tuple[Callable[..., Any], ...] = (
     _group_start,
     _group_end,
-    _add_ephemeral_timeout,
-    _verify_work_timeout,
     register_mem_pool,
     deregister_mem_pool,
 )

@@ -25,6 +25,7 @@ def register(device_type: str) -> None:
     if not torch.distributed.is_available():
         return
     _C.set_collective_prices(_number_of, _cost_ns)
+    _C.set_collective_watchdog(_read_variables)
     # A rank that ends waits for its streams, and must not wait for other ranks in them.
     atexit.register(_C.abort_collectives)
     late.after_import("torch_loom.device._core.first_use", _wait_for_first_use)
@@ -78,16 +79,12 @@ def _cost_ns(device: int, name: str, size_bytes: int, group: int) -> int:
     return clock.collective_ns(device, name, size_bytes, _groups[group], cluster.topology())
 
 
-def set_watchdog() -> None:
-    """Do from now on as the variables of NCCL's watchdog say.
-
-    Raises:
-        ConfigurationError: one has a value that it does not take.
-    """
+def _read_variables() -> tuple[bool, Any]:
+    """Return what a group that is made now does: programs set variables before they make one."""
     from torch_loom.config import watchdog
 
-    found = watchdog.read()
-    _C.set_collective_watchdog(found.num_records, found.ends_process, found.waits_block_host, found.finds_nan)
+    is_nccl = config.device_name() == config.CUDA_NAME
+    return config.checks_collectives(), watchdog.read() if is_nccl else None
 
 
 def _wait_for_first_use() -> None:
@@ -97,7 +94,5 @@ def _wait_for_first_use() -> None:
 
 
 def _set_mode(settings: config.Settings) -> None:
-    _C.set_collective_checks(config.checks_collectives())
     if settings.device_name == config.CUDA_NAME:
-        set_watchdog()
         _C.set_collective_dump(flight_recorder.write)

@@ -95,7 +95,7 @@ def _entry(record: dict[str, Any], has_line: bool) -> dict[str, Any]:
         "timeout_ms": record["timeout_ms"],
         "is_p2p": record["is_message"],
     }
-    if completed:
+    if completed and started:
         entry["duration_ms"] = (completed - started) / 1e6
     if has_line:
         file, _, line = record["line"].rpartition(":")

@@ -13,8 +13,6 @@
 
 namespace loom::distributed {
 
-namespace {
-
 c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::Store>& store) {
   try {
     c10::intrusive_ptr<c10d::Store> own = store->clone();
@@ -24,6 +22,8 @@ c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::St
     return store;  // of a kind that has no connections, or that will fail where it is asked
   }
 }
+
+namespace {
 
 std::string file_of(const c10::intrusive_ptr<c10d::Store>& store) {
   c10::intrusive_ptr<c10d::Store> innermost = store;

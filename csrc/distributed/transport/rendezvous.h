@@ -6,10 +6,12 @@
 
 namespace loom::distributed {
 
+// A connection of its own where the store has such: a thread of a stream asks it while the program may be
+// waiting for something else. The time-out is the store's.
+c10::intrusive_ptr<c10d::Store> own_connection(const c10::intrusive_ptr<c10d::Store>& store);
+
 class Rendezvous {
  public:
-  // A connection of its own where the store has such: a thread of a stream asks it while the program may be
-  // waiting for something else. The time-out is the store's.
   explicit Rendezvous(const c10::intrusive_ptr<c10d::Store>& store);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;

@@ -32,7 +32,13 @@ Transport::Transport(const c10::intrusive_ptr<c10d::Store>& store, int rank, int
   rendezvous_.set(process_key_of(rank_), std::to_string(getpid()) + " " + machine_name());
 }
 
-void Transport::connect(Clock::time_point deadline) {
+std::string duplicate_device(int rank, int other, int device) {
+  return "ncclInvalidUsage: Duplicate GPU detected : rank " + std::to_string(rank) + " and rank " +
+         std::to_string(other) + " both on CUDA device " + std::to_string(device) +
+         ". Call torch.cuda.set_device(rank) first, and give each rank tensors of its own device";
+}
+
+void Transport::connect(Clock::time_point deadline, int device) {
   if (is_connected()) return;
   const std::lock_guard<std::mutex> lock(connecting_);
   if (is_connected()) return;
@@ -43,6 +49,7 @@ void Transport::connect(Clock::time_point deadline) {
     segments_.resize(n);
     processes_.resize(n);
     remotes_.resize(n);
+    places_.resize(n);
     segments_[static_cast<size_t>(rank_)] = std::move(made);
   }
   if (listener_ == nullptr && num_ranks_ > 1) listener_ = std::make_unique<Listener>();
@@ -51,12 +58,19 @@ void Transport::connect(Clock::time_point deadline) {
   const Address address = listener_ == nullptr ? Address{"-"} : listener_->address();
   std::ostringstream text;
   text << name.process << ' ' << name.descriptor << ' ' << name.inode << ' ' << machine << ' ' << address.host
-       << ' ' << address.port << ' ' << address.token;
+       << ' ' << address.port << ' ' << address.token << ' ' << device;
+  places_[static_cast<size_t>(rank_)] = {machine, device};
   rendezvous_.set(key_of(rank_), text.str());
   for (int peer = 0; peer < num_ranks_; ++peer) {
     if (peer != rank_) find(peer, machine, deadline);
   }
   meet(deadline);
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    const auto& place = places_[static_cast<size_t>(rank)];
+    const auto first = std::find(places_.begin(), places_.end(), place);
+    const auto other = static_cast<int>(first - places_.begin());
+    if (place.second >= 0 && other != rank) throw Error(duplicate_device(rank, other, place.second));
+  }
   listener_.reset();
   is_connected_.store(true, std::memory_order_release);
 }
@@ -66,7 +80,7 @@ bool Transport::look_up(int peer, Found* found) {
   if (!rendezvous_.find(key_of(peer), &told)) return false;
   std::istringstream text(told);
   text >> found->segment.process >> found->segment.descriptor >> found->segment.inode >> found->machine >>
-      found->address.host >> found->address.port >> found->address.token;
+      found->address.host >> found->address.port >> found->address.token >> found->device;
   return !text.fail();
 }
 
@@ -78,6 +92,7 @@ void Transport::find(int peer, const std::string& machine, Clock::time_point dea
     if (has_failed()) throw Error(failure());
     Found found;
     if (look_up(peer, &found)) {
+      places_[static_cast<size_t>(peer)] = {found.machine, found.device};
       if (found.machine == machine) {
         segment = Segment::open(found.segment, num_ranks_, &reason);
         if (segment != nullptr) {

@@ -21,6 +21,9 @@
 
 namespace loom::distributed {
 
+// What NCCL says of two ranks on one device.
+std::string duplicate_device(int rank, int other, int device);
+
 // A wait took longer than it may.
 struct TimedOut : Error {
   using Error::Error;
@@ -36,8 +39,9 @@ class Transport {
   int rank() const noexcept { return rank_; }
   int num_ranks() const noexcept { return num_ranks_; }
 
-  // Finds the other ranks, if that has not been done. Called by any thread.
-  void connect(Clock::time_point deadline);
+  // Finds the other ranks, if that has not been done. Called by any thread. Where ranks say which device of
+  // their machine they use, two on one device are refused; −1: this one does not say.
+  void connect(Clock::time_point deadline, int device = -1);
   bool is_connected() const noexcept { return is_connected_.load(std::memory_order_acquire); }
 
   // --- rounds, of one thread at a time ---
@@ -84,6 +88,7 @@ class Transport {
     FileName segment{};
     std::string machine;
     Address address;
+    int device = -1;
   };
   // What a rank has written into the store; false before it has.
   bool look_up(int peer, Found* found);
@@ -104,6 +109,7 @@ class Transport {
   std::vector<std::unique_ptr<Process>> processes_;  // of ranks of this machine
   std::vector<std::unique_ptr<Remote>> remotes_;     // ranks of others; destroyed before their segments
   std::unique_ptr<Listener> listener_;               // until all are connected
+  std::vector<std::pair<std::string, int>> places_;  // of each rank: machine and device
   uint64_t num_posted_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // Autograd formulas. Nodes of their own, as PyTorch's ops have, and not torch::autograd::Function, which
 // functorch refuses.
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/gelu_backward.h>

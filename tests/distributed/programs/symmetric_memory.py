@@ -102,6 +102,8 @@ def refusals(rank):
         ("ValueError", "all ranks must allocate the same", lambda: memory_of(rank, 16 + rank)),
         ("ValueError", "the channel must be at least 0 and below", lambda: memory.barrier(channel=1 << 20)),
         ("ValueError", "the rank must be 0 to", lambda: memory.put_signal(num_ranks)),
+        ("ValueError", "the rank must be 0 to", lambda: memory.get_signal_pad(-1)),
+        ("ValueError", "the rank must be 0 to", lambda: memory.get_signal_pad(num_ranks)),
         ("RuntimeError", "exceeded the numel", lambda: op.memset32_(plain.view(torch.uint32), 3, 7, 2)),
     ):
         raises(kind, text, body)

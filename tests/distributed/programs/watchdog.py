@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from tests.distributed.programs.ranks import run
 
+os.environ["TORCH_NCCL_DESYNC_DEBUG"] = "1"
+
 with tempfile.TemporaryDirectory() as folder:
 
     def check(rank):
@@ -30,3 +32,5 @@ with tempfile.TemporaryDirectory() as folder:
         text = Path(f"{folder}/{rank}").read_text()
         assert f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2," in text, text
         assert "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=2000)" in text, text
+        assert f"- [{rank}] Timeout at collective: ALLREDUCE, #2" in text, text
+        assert "[0, 1] joined but didn't finish collective #2" in text, text
