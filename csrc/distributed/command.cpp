@@ -50,7 +50,7 @@ void Command::release(void* command) noexcept {
   // Where it has not run, it waits for no other rank.
   if (own->joint != nullptr) own->joint->begin_at(-1);
   // A stream that has failed runs nothing more: a wait for the work raises why.
-  if (!own->has_begun && !own->is_captured) {
+  if (!own->has_begun && !own->is_captured && !own->is_dry) {
     const std::string reason = own->shared->transport.failure();
     own->outcome->fail(
         backend_error(!reason.empty() ? reason

@@ -24,6 +24,7 @@ struct Command {
   std::vector<int64_t> records;                      // of the flight recorder
   std::shared_ptr<runtime::simulated::Joint> joint;  // null: its time waits for no other rank
   bool has_begun = false;
+  bool is_dry = false;       // the driver runs nothing
   bool is_captured = false;  // kept by a graph, and pending only while it runs
 
   // Where it has not run, what it got of the group's extra time goes back.

@@ -238,6 +238,7 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   }
   // Known only now: where the current stream is captured, its wait has the other one captured, too.
   command->is_captured = runtime::is_captured(where);
+  command->is_dry = !runtime::get().device(where.device).runs_kernels();
   const Issued issued{command->outcome, sequence, command->timeout,
                       blocks_host || shared_->watchdog.blocks_host, command->is_captured};
   // Before the command is on the time line.
