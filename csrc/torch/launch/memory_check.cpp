@@ -201,8 +201,11 @@ void loom_cuda_access_shared(uintptr_t address, size_t bytes, unsigned thread, i
     const std::string line = line_of(code);
     return line.empty() ? line : " at " + line;
   };
+  const bool is_global =
+      devices().locate(reinterpret_cast<const void*>(address)).kind == loom::driver::AddressKind::kDevice;
   runner->fail(loom::cuda_cpp::kLaunchFailure,
-               "a race on shared memory: " + runner->position() + (is_written != 0 ? " writes " : " reads ") +
+               std::string("a race on ") + (is_global ? "global" : "shared") +
+                   " memory: " + runner->position() + (is_written != 0 ? " writes " : " reads ") +
                    std::to_string(bytes) + " bytes" + at(from) + ", which " +
                    runner->thread_text(other->thread) + (other->is_written ? " has written" : " has read") +
                    at(other->from) + ": no barrier is between the two");

@@ -39,7 +39,7 @@ def options(*, is_checked: bool, finds_races: bool = False) -> list[str]:
     """Return the compiler's options.
 
     Args:
-        is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
+        is_checked, finds_races: whether accesses are checked; whether races and overflows are looked for.
     """
     return [*nvcc.compile_options(), *nvcc.checks(is_checked, finds_races), "-std=c++20"]
 

@@ -109,8 +109,11 @@ _ACCESSES = (
     *("--param", "asan-stack=0", "--param", "asan-globals=0"),
     *("--param", "asan-instrumentation-with-call-threshold=0"),
 )
-# Each read and each write does, also where both are to one place, and so do atomics.
-_RACES = ("-DLOOM_CUDA_RACES=1", "-fsanitize=thread")
+# Each read and write does, also where both are to one place; so do atomics, and ints that overflow.
+_RACES = (
+    *("-DLOOM_CUDA_RACES=1", "-fsanitize=thread"),
+    *("-fsanitize=signed-integer-overflow", "-fsanitize-recover=signed-integer-overflow"),
+)
 
 
 @dataclass
@@ -130,7 +133,7 @@ class Command:
         preprocess: options of the preprocessor.
         compile: options of the compiler.
         link: options of the linker.
-        is_checked, finds_races: whether accesses are checked; whether races on shared memory are looked for.
+        is_checked, finds_races: whether accesses are checked; whether races and overflows are looked for.
         is_relocatable: whether variables of the device are known to other sources.
     """
 

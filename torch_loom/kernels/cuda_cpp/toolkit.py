@@ -51,7 +51,7 @@ def make(library: Path, *, is_checked: bool, finds_races: bool) -> Path:
     Args:
         library: the extension module.
         is_checked: whether what is compiled checks its accesses.
-        finds_races: whether it looks for races on shared memory, too.
+        finds_races: whether it looks for races and overflows, too.
 
     Raises:
         ConfigurationError: the folder of compiled kernels cannot be used.

@@ -6,7 +6,7 @@ SOURCE = """
 extern "C" __global__ void sums(const int* x, int* total, int by_atomic) {
   const int own = x[blockIdx.x * blockDim.x + threadIdx.x];
   if (by_atomic) atomicAdd(total, own);
-  else total[0] += own;  // sums
+  else if (threadIdx.x == 0) total[0] += own;  // sums
 }
 extern "C" __global__ void finds(const int* x, int* found) {
   if (x[blockIdx.x * blockDim.x + threadIdx.x] % 5 == 0) found[0] = 1;

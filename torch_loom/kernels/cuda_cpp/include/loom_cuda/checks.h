@@ -22,7 +22,10 @@ static inline void fail_at(int error, const char* what, const void* data) {
 #define LOOM_CUDA_HANDLER(name) \
   extern "C" __attribute__((weak, visibility("hidden"), used)) void __ubsan_handle_##name
 #ifdef LOOM_CUDA_CHECKED
-LOOM_CUDA_HANDLER(divrem_overflow)(void* data, uintptr_t, uintptr_t) {
+LOOM_CUDA_HANDLER(divrem_overflow)(void* data, uintptr_t, uintptr_t divisor) {
+#ifdef LOOM_CUDA_RACES
+  if (divisor != 0) return;  // the smallest number by -1, which is itself
+#endif
   if (loom_cuda_in_kernel()) loom_cuda::fail_at(719, "integer division by zero", data);
 }
 LOOM_CUDA_HANDLER(out_of_bounds)(void* data, uintptr_t index) {
@@ -49,6 +52,15 @@ struct Unwatched : Unchecked {
 };
 }  // namespace loom_cuda
 
+#ifdef LOOM_CUDA_RACES
+#include "loom_cuda/overflow.h"
+#include "loom_cuda/thread_races.h"
+
+namespace loom_cuda {
+LOOM_CUDA_OF_THREAD ThreadRaces* thread_races;
+}  // namespace loom_cuda
+#endif
+
 // Code of the host is instrumented as well, and lets everything pass.
 namespace loom_cuda {
 
@@ -61,12 +73,43 @@ LOOM_CUDA_OF_THREAD unsigned next_range;
 LOOM_CUDA_UNCHECKED __attribute__((noinline)) static void check_slowly(uintptr_t address, size_t bytes,
                                                                        int how, const void* from) {
   if (!loom_cuda_in_kernel()) return;
-  loom_cuda_range& range = known_ranges[next_range++ % 4];
-  range = {1, 0};
-  loom_cuda_access(address, bytes, how, from, &range);
+  loom_cuda_range known{1, 0};
+  loom_cuda_access(address, bytes, how, from, &known);
+  known_ranges[next_range++ % 4] = known;
+#ifdef LOOM_CUDA_RACES
+  // No range is known of memory of the device that is watched.
+  if (known.end == 0) {
+    const Unchecked own_memory;
+    thread_races->note(address, bytes, thread_rank(), (how & LOOM_CUDA_WRITES) != 0,
+                       (how & LOOM_CUDA_ATOMIC) != 0, from);
+  }
+#endif
 }
 
 #ifdef LOOM_CUDA_RACES
+static inline void begin_block_of_races() {
+  const Unchecked own_memory;
+  // Kept as long as the thread of the host: it is of one of the few that launch.
+  if (thread_races == nullptr) thread_races = new ThreadRaces;
+  thread_races->begin_block();
+}
+static inline void settle_races() {
+  const Unchecked own_memory;
+  thread_races->settle();
+}
+static inline void pass_barrier(unsigned rank) {
+  const Unchecked own_memory;
+  thread_races->pass_barrier(rank);
+}
+static inline void arrive_at_meeting(unsigned rank) {
+  const Unchecked own_memory;
+  thread_races->arrive(rank);
+}
+static inline void leave_meeting(unsigned rank, unsigned mask) {
+  const Unchecked own_memory;
+  thread_races->leave(rank, mask);
+}
+
 // Static shared memory that the kernel has reached the declarations of.
 LOOM_CUDA_OF_THREAD loom_cuda_range shared_ranges[64];
 LOOM_CUDA_OF_THREAD unsigned num_shared;
@@ -125,5 +168,10 @@ using Unwatched = Unchecked;
 namespace loom_cuda {
 template <typename T>
 static inline void note_shared(const T&) {}
+static inline void begin_block_of_races() {}
+static inline void settle_races() {}
+static inline void pass_barrier(unsigned) {}
+static inline void arrive_at_meeting(unsigned) {}
+static inline void leave_meeting(unsigned, unsigned) {}
 }  // namespace loom_cuda
 #endif

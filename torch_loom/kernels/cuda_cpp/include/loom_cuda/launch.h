@@ -65,6 +65,7 @@ struct Closure {
   static void enter_block() {
     blockIdx = {runner->at[0], runner->at[1], runner->at[2]};
     has_waited = false;
+    begin_block_of_races();
   }
 
   static void run(const void* closure, loom_cuda_runner* to) {
@@ -80,6 +81,7 @@ struct Closure {
           for (unsigned x = 0; x < size.x; ++x) {
             threadIdx = {x, y, z};
             call_kernel(own, copies);
+            settle_races();
             if (has_waited) {
               loom_cuda_end_thread(to, thread_rank());
               return run_rest(closure, to);
@@ -98,6 +100,7 @@ struct Closure {
       const unsigned rank = to->next_thread++;
       threadIdx = {rank % size.x, rank / size.x % size.y, rank / (size.x * size.y)};
       call_kernel(own, copies);
+      settle_races();
       loom_cuda_end_thread(to, thread_rank());
     }
   }

@@ -33,12 +33,20 @@ static inline unsigned thread_rank() {
 }
 static inline unsigned lane() { return thread_rank() % 32; }
 
+// For the checks of races (checks.h): a thread goes on, has come behind a barrier, or meets lanes of its
+// warp.
+static inline void settle_races();
+static inline void pass_barrier(unsigned rank);
+static inline void arrive_at_meeting(unsigned rank);
+static inline void leave_meeting(unsigned rank, unsigned mask);
+
 // Around each call by which a thread may wait: other threads run meanwhile, and leave their index behind.
 struct Wait {
   const uint3 thread;
   const unsigned rank;
   Wait(const Wait&) = delete;
   Wait() : thread(threadIdx), rank(thread_rank()) {
+    settle_races();
     if (!has_waited) {
       has_waited = true;
       loom_cuda_begin_waiting(runner, rank);
@@ -54,7 +62,9 @@ struct Wait {
 
 static inline int barrier(int kind, int value) {
   const Wait wait;
-  return loom_cuda_barrier(runner, wait.rank, kind, value);
+  const int result = loom_cuda_barrier(runner, wait.rank, kind, value);
+  pass_barrier(wait.rank);
+  return result;
 }
 
 // Each lane of `mask` gives a T, and the last one lets `combine` change them all: it is given pointers to
@@ -62,7 +72,9 @@ static inline int barrier(int kind, int value) {
 template <typename T>
 static inline void meet(unsigned mask, T& given, void (*combine)(void* const* given, unsigned lanes)) {
   const Wait wait;
+  arrive_at_meeting(wait.rank);
   loom_cuda_meet(runner, wait.rank, mask, &given, combine);
+  leave_meeting(wait.rank, mask);
 }
 
 static inline void* dynamic_shared() { return runner->shared; }
