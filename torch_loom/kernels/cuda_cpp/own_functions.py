@@ -19,8 +19,8 @@ _OWN = re.compile(
     r"_ZN9loom_cudaL\d+(?:runner|has_waited|high_bits|has_high_bits)E"
 )
 _CALLS = ("PLT32", "CALL26", "JUMP26")
-# Called before accesses, by code of the host as well; each source has its own.
-_CHECKS = ("__asan_", "__tsan_")
+# Called before accesses and where ints overflow, by code of the host as well; each source has its own.
+_CHECKS = ("__asan_", "__tsan_", "__ubsan_")
 TOOLS = ("readelf", "ld", "objcopy")
 
 
