@@ -6,6 +6,7 @@ package's own files may be damaged or gone.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
@@ -38,6 +39,7 @@ def register() -> None:
 def command() -> None:
     """Run the command ``loom``."""
     try:
+        importlib.import_module("torch_loom.errors")  # which main() imports
         from torch_loom.tools.cli import main
     except (Exception, SystemExit) as error:
         sys.exit(sentence(error))

@@ -83,4 +83,4 @@ def run(arguments: Sequence[str], values: Values, local_ranks: int | None = None
     try:
         os.execvp(line[0], line)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{line[0]!r} cannot be run: {getattr(error, 'strerror', error)}") from error
+        raise ConfigurationError(f"{line[0]} cannot be run: {getattr(error, 'strerror', error)}") from error
