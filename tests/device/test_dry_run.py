@@ -44,6 +44,10 @@ def test_tensors_that_outlive_it_have_a_shape_and_are_freed(fork_loom: PythonRun
     )
 
 
+def test_lazy_modules_are_planned(fork_loom: PythonRunner) -> None:
+    fork_loom(PROGRAMS / "lazy_modules_are_planned.py", {"TORCH_LOOM_CHIP": "loom1"})
+
+
 def test_parameters_of_devices_that_are_not_there_are_refused(fork_loom: PythonRunner) -> None:
     fork_loom(
         PROGRAMS / "parameters_of_devices_that_are_not_there_are_refused.py", {"TORCH_LOOM_CHIP": "loom1"}

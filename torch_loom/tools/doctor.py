@@ -164,7 +164,9 @@ def _start(
 
 def run(*, is_json: bool = False, asks_libraries: bool = True) -> None:
     """Prints what was found; ends with exit status 1 if something must be mended first."""
-    found = list(findings(asks_libraries=asks_libraries))
+    # Each torch and library is imported in a process of its own, which takes seconds.
+    with console.err.status("looking at torch, devices and libraries"):
+        found = list(findings(asks_libraries=asks_libraries))
     wrong = [one for one in found if one.remedy]
     if is_json:
         print(json.dumps([vars(one) for one in found], indent=2))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 LEAST_BYTES = 1 << 20
@@ -145,7 +146,8 @@ class CostlessHost(TorchFunctionMode):
     def _is_costless(self, tensor: object) -> bool:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu":
             return False
-        if tensor.layout is not torch.strided:
+        # A parameter of a lazy module has no memory yet.
+        if tensor.layout is not torch.strided or is_lazy(tensor):
             return False
         return self.has_made(tensor.untyped_storage())
 

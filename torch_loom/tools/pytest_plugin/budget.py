@@ -109,11 +109,12 @@ class Budget:
         new = len(self._found.keys() - self._baseline.keys())
         terminalreporter.section("torch-loom: budgets", sep="-")
         if changed:
-            terminalreporter.write_line(f"{'time':>24}  {'peak memory':>28}  test")
+            terminalreporter.write_line(f"      {'time':>24}  {'peak memory':>28}  test")
         exceeding = self._exceeding()
         for name in sorted(changed, key=lambda name: (name not in exceeding, name))[:_MOST_SHOWN]:
             before, now = self._baseline[name], self._found[name]
-            line = f"{_time(before, now):>24}  {_memory(before, now):>28}  {name}"
+            verdict = "OVER" if name in exceeding else ""
+            line = f"{verdict:4}  {_time(before, now):>24}  {_memory(before, now):>28}  {name}"
             terminalreporter.write_line(line, red=name in exceeding, green=name not in exceeding)
         if len(changed) > _MOST_SHOWN:
             terminalreporter.write_line(f"and {len(changed) - _MOST_SHOWN} more")
