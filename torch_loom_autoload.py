@@ -23,13 +23,12 @@ def register() -> None:
     try:
         import torch_loom
 
-        torch_loom._autoload()
+        torch_loom._autoload()  # which reports by itself
         failure = torch_loom._failure
         from torch_loom import compat
 
         compat._autoload()
     except (Exception, SystemExit) as error:
-        # The package reports by itself what it can.
         failure = error
         _warn(sentence(error))
     if failure is not None and os.environ.get("TORCH_LOOM_REQUIRED") == "1":

@@ -26,6 +26,8 @@ _OWN = "_loom_own"
 _FORMATS = {fmt.value: fmt for fmt in DataFormat}
 # What a host's conversion, which cuts bits off, makes of float32's largest value; rounded it were infinity.
 LARGEST = torch.finfo(torch.bfloat16).max
+# Below so many conversions it is not worth looking for those of parameters that are gone.
+_LEAST_KEPT = 8
 
 
 def is_float(value: object) -> bool:
@@ -100,7 +102,7 @@ class Weights:
     def __init__(self) -> None:
         # By memory, which is known by a weak reference: one to a parameter would forbid that it be swapped.
         self._kept: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...], Tensor, Tensor]] = {}
-        self._limit = 8
+        self._limit = _LEAST_KEPT
 
     def get(self, weight: Tensor, how: Precision) -> Tensor:
         fmt, number = how.format, how.taken
@@ -129,7 +131,7 @@ class Weights:
         if len(self._kept) >= self._limit:
             found = list(self._kept.items())  # at once, as other threads add to it
             self._kept = {key: kept for key, kept in found if not kept[0].expired()}
-            self._limit = 8 + 2 * len(self._kept)
+            self._limit = _LEAST_KEPT + 2 * len(self._kept)
 
 
 def _state(weight: Tensor) -> tuple[Any, ...] | None:

@@ -40,11 +40,9 @@ def add_options(group: pytest.OptionGroup) -> None:
 
 def asks(options: object) -> bool:
     """Return whether any of the options stands on the command line."""
-    given = {
-        name: value for name, value in vars(options).items() if name == "loom" or name.startswith("loom_")
-    }
+    given = (value for name, value in vars(options).items() if name == "loom" or name.startswith("loom_"))
     # An empty text is a bad value, and not none: that of a variable that CI has not set.
-    return any(value is not None and value is not False for value in given.values())
+    return any(value is not None and value is not False for value in given)
 
 
 def begin(config: pytest.Config) -> None:
