@@ -110,6 +110,9 @@ COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
     *("-Wall", "-Wextra", "-Wno-unused-parameter"),
 ]
+# Without it, `at::parallel_for` of PyTorch's headers is a loop of one thread. The runtime is the one that torch
+# brings, so nothing is linked. Clang calls another runtime, LLVM's, which torch has not: what it builds is serial.
+THREADS = "-fopenmp"
 # GCC: the memory of a unit is freed when its compiler ends. Collecting it before would walk through all of
 # the precompiled header, which costs a tenth of the time.
 KEEP_MEMORY = ["--param", "ggc-min-expand=500", "--param", "ggc-min-heapsize=1048576"]
@@ -201,10 +204,10 @@ class NinjaFile:
         # System headers: warnings in them are not ours.
         system = [f"-isystem {shlex.quote(str(path))}" for path in (*include_paths(), kineto, python)]
         compiler = os.environ.get("CXX", "g++")
-        collects = [] if "clang" in Path(compiler).name else KEEP_MEMORY
+        of_gcc = [] if "clang" in Path(compiler).name else [THREADS, *KEEP_MEMORY]
         common = [
             *COMPILE,
-            *collects,
+            *of_gcc,
             f"-I{shlex.quote(str(CSRC))}",
             *shlex.split(os.environ.get("CXXFLAGS", "")),
         ]

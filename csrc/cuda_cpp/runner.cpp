@@ -30,21 +30,17 @@ std::string triple(const unsigned (&xyz)[3]) {
 
 // --- the grid ---
 
-bool GridRun::claim(unsigned (&at)[3]) noexcept {
+bool GridRun::claim(uint64_t& block) noexcept {
   if (has_failed()) return false;
-  const uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
-  if (number >= num_blocks_) return false;
-  const uint64_t row = number / kernel.grid[0];
-  at[0] = static_cast<unsigned>(number % kernel.grid[0]);
-  at[1] = static_cast<unsigned>(row % kernel.grid[1]);
-  at[2] = static_cast<unsigned>(row / kernel.grid[1]);
-  return true;
+  block = next_.fetch_add(1, std::memory_order_relaxed);
+  return block < num_blocks_;
 }
 
-void GridRun::fail(int error, std::string what, const void* at) {
+void GridRun::fail(uint64_t block, int error, std::string what, const void* at) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (failure_.error == 0) failure_ = {error, std::move(what), at};
-  has_failed_.store(true, std::memory_order_relaxed);
+  if (block >= failed_.load(std::memory_order_relaxed)) return;
+  failure_ = {error, std::move(what), at};
+  failed_.store(block, std::memory_order_relaxed);
   changed_.notify_all();
 }
 
@@ -141,10 +137,10 @@ void Runner::run(GridRun& grid) {
       start(/*is_first=*/true);
       if (is_waiting_) schedule();
     } catch (const std::bad_alloc&) {
-      grid.fail(kMemoryAllocation, "the host has no memory left for the stacks of its threads, of " +
+      grid.fail(block_number_, kMemoryAllocation, "the host has no memory left for the stacks of its threads, of " +
                                        std::to_string(Fiber::kStackBytes >> 10) + " KiB each");
     }
-    if (grid.has_failed()) abandon();
+    if (must_leave()) abandon();
     taken_.clear();
   }
   grid.end_thread();
@@ -152,10 +148,15 @@ void Runner::run(GridRun& grid) {
 }
 
 bool Runner::next_block() noexcept {
-  if (!grid_->claim(at)) return false;
+  if (!grid_->claim(block_number_)) return false;
+  const uint64_t row = block_number_ / grid[0];
+  at[0] = static_cast<unsigned>(block_number_ % grid[0]);
+  at[1] = static_cast<unsigned>(row % grid[1]);
+  at[2] = static_cast<unsigned>(row / grid[1]);
   next_thread = 0;
   is_waiting_ = false;
   num_polls_ = 0;
+  has_left_ = false;
   if (races_ != nullptr) races_->begin_block();
   return true;
 }
@@ -187,9 +188,9 @@ void Runner::run_fiber() {
   try {
     (is_first_ ? kernel.run : kernel.run_rest)(kernel.closure, this);
   } catch (const std::exception& error) {
-    grid_->fail(kLaunchFailure, std::string(error.what()) + ", thrown in " + position());
+    grid_->fail(block_number_, kLaunchFailure, std::string(error.what()) + ", thrown in " + position());
   } catch (...) {
-    grid_->fail(kLaunchFailure, "it threw something that is no std::exception, in " + position());
+    grid_->fail(block_number_, kLaunchFailure, "it threw something that is no std::exception, in " + position());
   }
   Fiber* const own = current_;
   current_ = nullptr;
@@ -198,7 +199,7 @@ void Runner::run_fiber() {
 }
 
 void Runner::schedule() {
-  while (!grid_->has_failed()) {
+  while (!must_leave()) {
     if (Fiber* const fiber = ready_.pop()) {
       current_ = fiber;
       switch_stack(scheduler_, fiber->pointer);
@@ -211,7 +212,7 @@ void Runner::schedule() {
     } else if (num_alive_ == 0) {
       return;
     } else {
-      grid_->fail(kLaunchTimeout, waiting_threads());
+      grid_->fail(block_number_, kLaunchTimeout, waiting_threads());
     }
   }
 }
@@ -219,7 +220,7 @@ void Runner::schedule() {
 // The thread on the current fiber waits: others go on, until one makes it ready.
 void Runner::suspend() {
   Fiber* const own = current_;
-  Fiber* const other = grid_->has_failed() ? nullptr : ready_.pop();
+  Fiber* const other = must_leave() ? nullptr : ready_.pop();
   current_ = other;
   if (other == own) return;  // it is what was waited for
   switch_stack(own->pointer, other != nullptr ? other->pointer : scheduler_);
@@ -236,7 +237,7 @@ void Runner::abandon() {
 }
 
 void Runner::fail(int error, const std::string& what, const void* at) {
-  grid_->fail(error, what, at);
+  grid_->fail(block_number_, error, what, at);
   // The stack is left as it is.
   StackPointer left = nullptr;
   switch_stack(left, scheduler_);
@@ -416,7 +417,10 @@ void Runner::poll() {
   // A lock that another thread of the host will soon give up needs none.
   constexpr unsigned kFewPolls = 256;
   if (++num_polls_ % kFewPolls != 0) return;
-  if (grid_->has_failed()) suspend();
+  if (grid_->has_failed()) {
+    has_left_ = true;
+    suspend();
+  }
   if (grid_->is_stopped()) fail_by_time();
   grid_->add_thread();
   std::this_thread::yield();

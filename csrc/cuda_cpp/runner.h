@@ -40,12 +40,17 @@ class GridRun {
     num_blocks_ = uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
   }
   uint64_t num_blocks() const noexcept { return num_blocks_; }
-  // The next block, in the order of their numbers, so that a block may wait for those before it. False: there
+  // The number of the next block, in their order, so that a block may wait for those before it. False: there
   // is none, or the kernel has failed.
-  bool claim(unsigned (&at)[3]) noexcept;
-  bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
-  // The first failure counts.
-  void fail(int error, std::string what, const void* at = nullptr);
+  bool claim(uint64_t& block) noexcept;
+  bool has_failed() const noexcept { return failed_.load(std::memory_order_relaxed) != kNone; }
+  // Whether a block need not end. Those before one that has failed do: the failure that counts is that of the
+  // first block that has one, however the threads of the host ran.
+  bool must_leave(uint64_t block) const noexcept {
+    const uint64_t failed = failed_.load(std::memory_order_relaxed);
+    return failed != kNone && (failed <= block || kernel.is_cooperative != 0);
+  }
+  void fail(uint64_t block, int error, std::string what, const void* at = nullptr);
   Failure failure() const;
   // Waits for all blocks; false: the kernel has failed meanwhile.
   bool wait_for_grid();
@@ -64,9 +69,11 @@ class GridRun {
   const loom_cuda_kernel& kernel;
 
  private:
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
   uint64_t num_blocks_;
   std::atomic<uint64_t> next_{0};
-  std::atomic<bool> has_failed_{false};
+  std::atomic<uint64_t> failed_{kNone};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Failure failure_;
@@ -160,6 +167,7 @@ class Runner : public loom_cuda_runner {
     }
   };
 
+  bool must_leave() const noexcept { return has_left_ || grid_->must_leave(block_number_); }
   static void entry();
   void run_fiber();
   void start(bool is_first);
@@ -173,6 +181,7 @@ class Runner : public loom_cuda_runner {
   std::string waiting_threads() const;
 
   GridRun* grid_ = nullptr;
+  uint64_t block_number_ = 0;
   std::unique_ptr<SharedRaces> races_;  // null unless the kernel is compiled for it
   SignalStack signal_stack_;
   FiberPool pool_;
@@ -183,6 +192,7 @@ class Runner : public loom_cuda_runner {
   uintptr_t fault_address_ = 0, stopped_at_ = 0;
   unsigned num_polls_ = 0;  // of this block
   bool is_first_ = false;
+  bool has_left_ = false;    // the block waits for what will not come
   bool is_waiting_ = false;  // a thread of the block has waited
   unsigned num_alive_ = 0;
   // After a barrier, the first thread goes on last. Published programs (farthest point sampling, as Pointnet2

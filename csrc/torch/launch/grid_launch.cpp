@@ -93,9 +93,12 @@ bool multiply_blocks(const void* rules, const numerics::tensor_core::Blocks& blo
 // One run of a launch. Ctrl-C leaves it as Python's exception.
 struct GridRun {
   int64_t begin_ns = clock::host_ns();
+  // Ctrl-C has reached one thread: programs of the others need not end.
+  std::atomic<bool> is_over{false};
 };
 const char* ask_to_end(void* of) {
   auto& run = *static_cast<GridRun*>(of);
+  if (run.is_over.load(std::memory_order_relaxed)) return "was left, as the launch is over";
   {
     const runtime::Interruptible wait;
     check_wait();
@@ -163,6 +166,41 @@ struct GridLaunch {
     }
   }
 
+  // The programs from `begin` on, by all threads. Of those that fail, the first is the one that is named,
+  // however the threads ran: all before it have begun, and end.
+  std::string run_spread(GridRun& run, int64_t begin) const {
+    const int num_threads = at::get_num_threads();
+    // Several shares a thread, so that uneven programs end together.
+    const int64_t share = std::max<int64_t>(1, (num_programs - begin) / (num_threads * 8));
+    std::mutex mutex;
+    std::string error;
+    int64_t failed = num_programs;
+    std::atomic<int64_t> next{begin};
+    at::parallel_for(0, num_threads, 1, [&](int64_t first, int64_t last) {
+      for (int64_t thread = first; thread < last; ++thread) {
+        while (true) {
+          const int64_t own = next.fetch_add(share);
+          if (own >= num_programs) break;
+          std::string wrong;
+          try {
+            wrong = run_some(run, own, std::min(own + share, num_programs));
+          } catch (...) {  // Ctrl-C
+            run.is_over = true;
+            next = num_programs;
+            throw;
+          }
+          if (wrong.empty()) continue;
+          next = num_programs;
+          const std::lock_guard<std::mutex> lock(mutex);
+          if (own > failed) continue;
+          failed = own;
+          error = std::move(wrong);
+        }
+      }
+    });
+    return error;
+  }
+
   void run() const {
     if (kernel->is_watched && are_grids_watched.load(std::memory_order_relaxed)) return run_watched();
     const int64_t known_ns = kernel->program_ns.load(std::memory_order_relaxed);
@@ -188,23 +226,7 @@ struct GridLaunch {
         if (error.empty())
           kernel->program_ns.store(std::max<int64_t>(elapsed_ns(start) / rest, 1), std::memory_order_relaxed);
       } else {
-        std::mutex mutex;
-        // Several shares a thread, so that uneven programs end together.
-        const int64_t share = std::max<int64_t>(1, rest / (at::get_num_threads() * 8));
-        std::atomic<int64_t> next{done};
-        at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t first, int64_t last) {
-          for (int64_t thread = first; thread < last; ++thread) {
-            while (true) {
-              const int64_t begin = next.fetch_add(share);
-              if (begin >= num_programs) break;
-              std::string one = run_some(run, begin, std::min(begin + share, num_programs));
-              if (one.empty()) continue;
-              next.store(num_programs);
-              const std::lock_guard<std::mutex> lock(mutex);
-              if (error.empty()) error = std::move(one);
-            }
-          }
-        });
+        error = run_spread(run, done);
       }
     }
     if (is_timed && error.empty())
