@@ -110,8 +110,8 @@ COMPILE = [
     *("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-DNDEBUG"),
     *("-Wall", "-Wextra", "-Wno-unused-parameter"),
 ]
-# Without it, `at::parallel_for` of PyTorch's headers is a loop of one thread. The runtime is the one that torch
-# brings, so nothing is linked. Clang calls another runtime, LLVM's, which torch has not: what it builds is serial.
+# Without it, `at::parallel_for` of PyTorch's headers is a loop of one thread. The runtime is the one that
+# torch brings, so nothing is linked. Clang calls LLVM's, which torch has not: what it builds is serial.
 THREADS = "-fopenmp"
 # GCC: the memory of a unit is freed when its compiler ends. Collecting it before would walk through all of
 # the precompiled header, which costs a tenth of the time.

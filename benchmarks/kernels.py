@@ -173,9 +173,10 @@ class OnThreads(Measured):
         self._threads = threads
 
     def block(self) -> float:
-        """Runs one block as :meth:`Measured.block` does."""
+        """Runs one block as :meth:`Measured.block` does, once the threads have begun."""
         torch.set_num_threads(self._threads)
         try:
+            self.timer.timeit(1)
             return super().block()
         finally:
             torch.set_num_threads(1)

@@ -233,11 +233,18 @@ class NestMemory(NestValues):
 
     def _loaded_row(self, op: Op, access: _Access, mask: Value | None, other: str) -> str | None:
         """Return an element of a row of halves as a float, where floats are all that is made of it."""
-        if not self._by_rows(access) or self.function.element_type(op.result) != "f16":
+        if self.function.element_type(op.result) != "f16" or self.mode not in (ALL, ACTIVE) or not self.depth:
             return None
         users = self.function.lowered.users.get(op.result, [])
         if op.result in self.nest.kept or any(one.name != "arith.extf" for one in users):
             return None
+        if not self._by_rows(access):
+            is_far = access.linear.steps.get(self.depth - 1, 0) not in (0, 2) and not access.has_mask
+            return (
+                self._line("float", f"widen_one({self._element(access, 'f16')})", self.depth)
+                if is_far
+                else None
+            )
         row, _ = self._row(access)
         array = self._row_array()
         self.rows_before.append(f"widen_row({array}, (const f16*){row} + {self.part}, {self.count});")

@@ -95,6 +95,15 @@ inline Halves narrowed(Floats floats) {
 #endif
 }
 #endif
+// One that is far from the next: nothing becomes a vector.
+inline float widen_one(f16 half) {
+#ifdef __F16C__
+  typedef short Aligned __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps(Aligned{static_cast<short>(half.bits)})[0];
+#else
+  return half_to_float(half.bits);
+#endif
+}
 // The end of a row, or all of it without such instructions. Compilers are slow where they inline any of these.
 __attribute__((noinline)) inline void widen_rest(float* to, const f16* from, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = half_to_float(from[i].bits);
