@@ -163,6 +163,11 @@ FAULTS = {
         "program (3, 0, 0) of (4, 1, 1) reads",
         "argument x, a tensor of Float [4, 256]",
     ),
+    "most programs": (
+        "row * stride",
+        "program (100, 0, 0) of (4000, 1, 1) reads",  # the first of them, however the threads ran
+        "argument x, a tensor of Float [100, 256]",
+    ),
     "expanded": (
         "row * stride",
         "program (0, 0, 0) of (4, 1, 1) reads",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -13,6 +14,10 @@ from torch_loom import _C
 from torch_loom import ops as op_table
 from torch_loom.numerics import DataFormat, MathFidelity
 
+if TYPE_CHECKING:
+    from tests.conftest import PythonRunner
+
+PROGRAMS = Path(__file__).parent / "programs"
 ops = torch.ops.loom_numerics
 B8 = DataFormat.Bfp8_b
 HIFI2, BF16 = MathFidelity.HiFi2.value, DataFormat.Float16_b.value
@@ -115,3 +120,7 @@ def test_every_op_is_in_the_op_table() -> None:
         facts = _C.op_facts(op._schema.name, op._schema.overload_name)
         assert facts["shape_class"] == op_table.family_of(op.name()).shape_class, op
         assert op_table.has_entry(op.name()), op
+
+
+def test_work_is_spread_over_threads(run_python: PythonRunner) -> None:
+    run_python(PROGRAMS / "on_all_threads.py")

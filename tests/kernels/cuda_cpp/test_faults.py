@@ -80,6 +80,15 @@ def test_accesses_out_of_bounds(name: str, size: int, grid: tuple[int], n: int, 
 
 
 @pytest.mark.long
+def test_of_blocks_that_fail_the_first_is_named() -> None:
+    x, y = torch.ones(100, device="loom"), torch.zeros(3200, device="loom")
+    kernel("writes_behind")((100,), (32,), (x, y, 100))
+    # From block 100 on, all fail: in whichever order the threads of the host run them.
+    with pytest.raises(torch.AcceleratorError, match=r"block \(100, 0, 0\), thread \(0, 0, 0\) writes"):
+        kernel("writes_behind")((4000,), (32,), (x, y, 100))
+
+
+@pytest.mark.long
 def test_an_overrun_into_a_live_tensor_is_found() -> None:
     x, *blocks = (torch.ones(128, device="loom") for _ in range(200))
     by_address = {block.data_ptr(): block for block in blocks}

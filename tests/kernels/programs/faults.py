@@ -23,6 +23,9 @@ try:
         kernels.shifted[(1,)](x, out, 1000, distance, BLOCK=1024)
     elif fault == "wrong stride":
         kernels.rows[(4,)](torch.ones(4, 256, device="cuda"), out, 300, BLOCK=256)
+    elif fault == "most programs":
+        wide = torch.zeros(4000, 256, device="cuda")
+        kernels.rows[(4000,)](torch.ones(100, 256, device="cuda"), wide, 256, BLOCK=256)
     elif fault == "expanded":
         kernels.rows[(4,)](torch.ones(1, device="cuda").expand(4, 256), out, 256, BLOCK=256)
     elif fault == "index":
