@@ -1,4 +1,4 @@
-# The extension's own loops run on the threads that PyTorch is told to use, in the runtime that PyTorch brings.
+# The extension's own loops run on the threads that PyTorch is told to use, by the runtime that it brings.
 import os
 
 import torch
