@@ -137,8 +137,9 @@ void Runner::run(GridRun& grid) {
       start(/*is_first=*/true);
       if (is_waiting_) schedule();
     } catch (const std::bad_alloc&) {
-      grid.fail(block_number_, kMemoryAllocation, "the host has no memory left for the stacks of its threads, of " +
-                                       std::to_string(Fiber::kStackBytes >> 10) + " KiB each");
+      grid.fail(block_number_, kMemoryAllocation,
+                "the host has no memory left for the stacks of its threads, of " +
+                    std::to_string(Fiber::kStackBytes >> 10) + " KiB each");
     }
     if (must_leave()) abandon();
     taken_.clear();
@@ -190,7 +191,8 @@ void Runner::run_fiber() {
   } catch (const std::exception& error) {
     grid_->fail(block_number_, kLaunchFailure, std::string(error.what()) + ", thrown in " + position());
   } catch (...) {
-    grid_->fail(block_number_, kLaunchFailure, "it threw something that is no std::exception, in " + position());
+    grid_->fail(block_number_, kLaunchFailure,
+                "it threw something that is no std::exception, in " + position());
   }
   Fiber* const own = current_;
   current_ = nullptr;

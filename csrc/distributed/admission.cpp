@@ -10,6 +10,7 @@
 #include "runtime/blocking.h"
 #include "runtime/commands.h"
 #include "runtime/runtime.h"
+#include "torch/dispatch/device_assert.h"
 
 namespace loom::distributed {
 
@@ -25,6 +26,7 @@ void Communicator::check_issue(const std::vector<Step>& steps) {
                              "init_process_group: the tensor is on ",
                              device, ", the group is for ", *bound_device_id_));
   }
+  if (runtime::get().device(device.index()).runs_kernels()) glue::check_device_assert();
   if (shared_->transport.has_failed()) {
     C10_THROW_ERROR(DistBackendError, shared_->transport.failure());
   }

@@ -12,6 +12,7 @@
 #include "distributed/nan_check.h"
 #include "distributed/recorder.h"
 #include "driver/error.h"
+#include "torch/dispatch/device_assert.h"
 
 namespace loom::distributed {
 
@@ -90,6 +91,8 @@ void Command::run() {
 }
 
 void Command::move_data() {
+  // What it would send is undefined then.
+  glue::check_device_assert();
   Transport& transport = shared->transport;
   const bool is_nccl = shared->name == "nccl";
   const Rules rules{Transport::Clock::now() + timeout, shared->watchdog.checks, is_nccl};

@@ -75,7 +75,9 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
     fork_cuda(PROGRAMS / "blocking_wait.py", SETTINGS)
 
 
-@pytest.mark.parametrize("kind", ["times", "results", "hooks", "first_call", "float8", "variables", "graphs"])
+@pytest.mark.parametrize(
+    "kind", ["times", "results", "hooks", "first_call", "float8", "variables", "graphs", "asserts"]
+)
 def test_works_are_as_of_nccl(fork_cuda: PythonRunner, kind: str) -> None:
     fork_cuda(PROGRAMS / "nccl_works.py", SETTINGS, given=kind)
 

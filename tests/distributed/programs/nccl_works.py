@@ -173,4 +173,20 @@ def graphs(rank):
     assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
 
 
+def asserts(rank):
+    """A device that has asserted takes part in no collective, and the other rank does not wait for ever."""
+    x = torch.ones(4, device="cuda")
+    dist.all_reduce(x)
+    if rank == 0:
+        x[torch.full((1,), 9, device="cuda")]
+        raises("AcceleratorError", "device-side assert", lambda: dist.all_reduce(x))
+        return
+
+    def meet():
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+
+    raises("DistBackendError", "rank 0", meet)
+
+
 run(2, globals()[kind], "nccl")
