@@ -47,6 +47,7 @@ CPP_LAYERS["distributed"] = {
     "torch/loans",
     "torch/memory",
     "torch/bindings",
+    "torch/dispatch",
     "driver",
     "distributed/transport",
     "runtime",

@@ -53,6 +53,22 @@ void Communicator::connect(int device) {
   }
 }
 
+bool Communicator::can_run_now(Command& command, runtime::StreamRef where) {
+  // Where work is delayed and reordered, collectives are, too. Extra time is also for the works of the next
+  // calls.
+  const bool is_allowed = command.own_extra_time.count() == 0 && !command.is_captured && !command.is_dry &&
+                          shared_->desync == nullptr && runtime::get().config().launch == "auto" &&
+                          is_connected() && shared_->transport.is_local();
+  if (!is_allowed) return false;
+  runtime::Device& device = runtime::get().device(where.device);
+  const driver::Stream stream = device.stream(where.id);
+  if (!device.driver().query_stream(stream)) return false;
+  const auto run = [](void* context, driver::Stream) { static_cast<Command*>(context)->meet_others(); };
+  glue::translated(
+      [&] { device.driver().submit(stream, {"collective", run, nullptr, &command, /*in_place=*/true}); });
+  return command.has_met;
+}
+
 void Communicator::refuse_nan(const std::vector<Step>& steps, c10::Stream current) {
   if (!shared_->checks_for_nan || runtime::detail::world.load() != 0) return;
   // What a graph keeps is checked in each replay.

@@ -11,6 +11,9 @@ namespace loom::distributed {
 
 namespace {
 
+// Bytes that all ranks show each other in one round, whatever the collective.
+constexpr size_t kSmall = size_t{64} << 10;
+
 size_t num_chunks(size_t bytes, size_t chunk) { return (bytes + chunk - 1) / chunk; }
 
 Bytes part_of(const Bytes& whole, size_t chunk, size_t number) {
@@ -35,14 +38,21 @@ void refuse(Transport& transport, const Rules& rules, const std::string& reason)
 
 class Run {
  public:
-  Run(Transport& transport, const Task& task, const Rules& rules)
+  Run(Transport& transport, const Task& task, const Rules& rules, std::optional<uint64_t> shown = {})
       : transport_(transport),
         task_(task),
         rules_(rules),
         rank_(transport.rank()),
-        num_ranks_(transport.num_ranks()) {}
+        num_ranks_(transport.num_ranks()),
+        shown_(shown) {}
 
   void run();
+  // Posts the first round, and goes no further.
+  uint64_t show_first() {
+    only_shows_ = true;
+    run();
+    return *shown_;
+  }
   int64_t latest_ns() const noexcept { return latest_ns_; }
 
  private:
@@ -76,15 +86,20 @@ class Run {
   const Task& task_;
   const Rules& rules_;
   const int rank_, num_ranks_;
-  bool is_checked_ = false;
+  std::optional<uint64_t> shown_;  // the first round, once it is posted
+  bool only_shows_ = false, is_checked_ = false;
   int64_t latest_ns_ = -1;
   std::vector<char> sum_;
 };
 
 template <typename Show, typename Take, typename Count>
 void Run::rounds(Show show, Take take, Count count) {
-  std::memcpy(transport_.next_slot().header, &task_.operation, sizeof(Operation));
-  uint64_t round = transport_.post(show(transport_.next_slot().data, size_t{0}));
+  if (!shown_.has_value()) {
+    std::memcpy(transport_.next_slot().header, &task_.operation, sizeof(Operation));
+    shown_ = transport_.post(show(transport_.next_slot().data, size_t{0}));
+  }
+  if (only_shows_) return;
+  uint64_t round = *shown_;
   std::vector<Operation> operations(static_cast<size_t>(num_ranks_));
   for (int peer = 0; peer < num_ranks_; ++peer) {
     const Slot& slot = transport_.await(peer, round, rules_.deadline);
@@ -269,7 +284,6 @@ void Run::reduce_in_two() {
 }
 
 void Run::run() {
-  constexpr size_t kSmall = size_t{64} << 10;
   switch (task_.operation.kind) {
     case Kind::kBroadcast:
     case Kind::kAllGather:
@@ -291,10 +305,48 @@ std::string message_text(const Operation& operation, int rank) {
 
 }  // namespace
 
-int64_t run_collective(Transport& transport, const Task& task, const Rules& rules) {
-  Run run(transport, task, rules);
+int64_t run_collective(Transport& transport, const Task& task, const Rules& rules,
+                       std::optional<uint64_t> shown) {
+  Run run(transport, task, rules, shown);
   run.run();
   return run.latest_ns();
+}
+
+std::optional<uint64_t> show_first(Transport& transport, const Task& task) {
+  if (task.operation.bytes > kSmall) return {};
+  return Run(transport, task, {}).show_first();
+}
+
+bool can_end_now(Transport& transport, uint64_t round) {
+  const int num_ranks = transport.num_ranks();
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (!transport.has_posted(rank, round)) return false;
+  }
+  std::vector<Operation> operations(static_cast<size_t>(num_ranks));
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    Operation& operation = operations[static_cast<size_t>(rank)];
+    std::memcpy(&operation, transport.slot(rank, round).header, sizeof operation);
+    const bool is_small =
+        operation.bytes <= kSmall && operation.piece_bytes <= kSmall / static_cast<size_t>(num_ranks);
+    if (!is_small) return false;
+  }
+  return mismatch(operations).empty();
+}
+
+bool can_move_now(Transport& transport, std::span<const Task> tasks) {
+  return std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+    const Operation& own = task.operation;
+    const bool is_sent = own.kind == Kind::kSend;
+    const auto is_same = [&](const Task& other) {
+      return other.operation.kind == own.kind && other.operation.root == own.root;
+    };
+    if (std::count_if(tasks.begin(), tasks.end(), is_same) != 1) return false;
+    if (transport.movable(own.root, is_sent) < size_of_message(task)) return false;
+    if (is_sent) return true;
+    Operation header;
+    transport.peek(own.root, reinterpret_cast<char*>(&header), sizeof header);
+    return header.dtype == own.dtype && header.numel == own.numel;
+  });
 }
 
 int64_t run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules) {

@@ -3,6 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,23 @@ struct Rules {
   bool checks = true;            // false: what does not belong together waits until the time is over
   bool one_device_each = false;  // two ranks on one device are refused
 };
-int64_t run_collective(Transport& transport, const Task& task, const Rules& rules);
+// `shown`: its first round, where show_first() has posted that.
+int64_t run_collective(Transport& transport, const Task& task, const Rules& rules,
+                       std::optional<uint64_t> shown = {});
 // Sends and receives that are under way together: when the latest of those that send to this rank was ready.
 int64_t run_messages(Transport& transport, std::span<const Task> tasks, const Rules& rules);
+
+// --- without a wait ---
+
+// Posts the first round of a small collective, and returns its number.
+std::optional<uint64_t> show_first(Transport& transport, const Task& task);
+// Whether all ranks have shown their part in that round, of the same collective, and none has more to show.
+bool can_end_now(Transport& transport, uint64_t round);
+// Of a send or receive, all that passes.
+inline size_t size_of_message(const Task& task) {
+  return sizeof(Operation) + (task.operation.kind == Kind::kSend ? task.gives[0] : task.takes[0]).size;
+}
+// Whether all bytes of these sends and receives have room, or are there.
+bool can_move_now(Transport& transport, std::span<const Task> tasks);
 
 }  // namespace loom::distributed

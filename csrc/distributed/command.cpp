@@ -13,6 +13,7 @@
 #include "distributed/recorder.h"
 #include "driver/error.h"
 #include "torch/dispatch/device_assert.h"
+#include "util/spin.h"
 
 namespace loom::distributed {
 
@@ -52,6 +53,10 @@ void Command::release(void* command) noexcept {
   if (own->joint != nullptr) own->joint->begin_at(-1);
   // A stream that has failed runs nothing more: a wait for the work raises why.
   if (!own->has_begun && !own->is_captured && !own->is_dry) {
+    if (own->shown.has_value()) {
+      own->shared->transport.fail(own->tasks.front().operation.text() +
+                                  " was not run: its stream had failed");
+    }
     const std::string reason = own->shared->transport.failure();
     own->outcome->fail(
         backend_error(!reason.empty() ? reason
@@ -90,6 +95,24 @@ void Command::run() {
   std::rethrow_exception(failure);
 }
 
+void Command::meet_others() {
+  Transport& transport = shared->transport;
+  if (transport.any_has_failed()) return;  // raises where the work is waited for
+  const Kind kind = tasks.front().operation.kind;
+  if (is_message_kind(kind)) {
+    // Two ranks that each send and receive at once would wait for each other.
+    const bool is_one_way = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+      return task.operation.kind == kind && size_of_message(task) <= Transport::kMostAtOnce;
+    });
+    has_met = is_one_way && driver::spin_until([&] { return can_move_now(transport, tasks); });
+    return;
+  }
+  if (tasks.size() != 1) return;
+  tasks[0].operation.ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+  shown = show_first(transport, tasks[0]);
+  has_met = shown.has_value() && driver::spin_until([&] { return can_end_now(transport, *shown); });
+}
+
 void Command::move_data() {
   // What it would send is undefined then.
   glue::check_device_assert();
@@ -106,7 +129,8 @@ void Command::move_data() {
   const bool is_traced = shared->desync != nullptr && traced != tasks.end();
   if (is_traced) shared->desync->begin(traced->operation);
   transport.connect(rules.deadline, is_nccl ? tasks.front().operation.device : -1);
-  transport.check_failures();
+  // A rank that fails when it has done its part is no matter of this command's.
+  if (!has_met) transport.check_failures();
   // Other commands were checked in the call.
   if (shared->checks_for_nan && is_captured) {
     for (const Task& task : tasks) {
@@ -115,7 +139,9 @@ void Command::move_data() {
     }
   }
   const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
-  for (Task& task : tasks) task.operation.ready_ns = ready_ns;
+  for (Task& task : tasks) {
+    if (!shown.has_value()) task.operation.ready_ns = ready_ns;
+  }
   int64_t latest_ns = -1;
   for (size_t i = 0; i < tasks.size();) {
     size_t end = i;
@@ -124,7 +150,7 @@ void Command::move_data() {
       latest_ns = std::max(latest_ns, run_messages(transport, {tasks.data() + i, end - i}, rules));
       i = end;
     } else {
-      latest_ns = std::max(latest_ns, run_collective(transport, tasks[i++], rules));
+      latest_ns = std::max(latest_ns, run_collective(transport, tasks[i++], rules, shown));
     }
   }
   if (joint != nullptr) joint->begin_at(latest_ns);

@@ -249,8 +249,15 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   if (!is_alone) command->joint = runtime::simulated::join(where.device, where.id, nanoseconds);
   const bool is_joined = command->joint != nullptr;
   if (!issued.is_captured) shared_->num_pending.fetch_add(1);
-  const driver::Kernel kernel{name, &Command::run, &Command::release, command.release()};
+  driver::Kernel kernel{name, &Command::run, &Command::release, command.release()};
   {
+    const std::lock_guard<std::mutex> lock(submitting_);
+    try {
+      kernel.in_place = can_run_now(*static_cast<Command*>(kernel.context), where);
+    } catch (...) {
+      Command::release(kernel.context);
+      throw;
+    }
     const runtime::simulated::Said said(nanoseconds, is_joined);
     glue::translated([&] { runtime::submit(where, kernel, {nullptr, operands, {}}, outputs); });
   }

@@ -25,6 +25,7 @@
 #include "distributed/prices.h"
 #include "distributed/recorder.h"
 #include "distributed/watchdog.h"
+#include "runtime/commands.h"
 
 namespace loom::distributed {
 
@@ -155,6 +156,8 @@ class Communicator final : public c10d::Backend {
   // Submits them as one command; `title`: of the row in a profile.
   WorkPtr submit(std::vector<Step>&& steps, std::chrono::milliseconds timeout, Tensors results,
                  bool blocks_host, const std::string& title);
+  // Whether the command can run in the call that issues it, so that no other thread has to take it over.
+  bool can_run_now(Command& command, runtime::StreamRef where);
   // Several calls as one command, unless the program coalesces already.
   WorkPtr together(const std::function<void(size_t)>& each, size_t count);
   WorkPtr message(Kind kind, Tensors& tensors, int peer);
@@ -178,6 +181,7 @@ class Communicator final : public c10d::Backend {
   std::atomic<uint64_t> sequence_{0}, message_sequence_{0};
   std::atomic<int64_t> num_splits_{0};
   std::atomic<bool> is_shut_down_{false};
+  std::mutex submitting_;  // commands are in the order in which they have shown their first rounds
   const size_t number_ = num_made_.fetch_add(1);
   static inline std::atomic<size_t> num_made_{0};
   std::mutex mutex_;

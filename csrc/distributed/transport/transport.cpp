@@ -167,6 +167,13 @@ void Transport::meet(Clock::time_point deadline) {
   }
 }
 
+bool Transport::any_has_failed() noexcept {
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    if (of(rank).has_failed.load(std::memory_order_acquire) != 0) return true;
+  }
+  return has_failed();
+}
+
 void Transport::check_failures() {
   if (has_failed()) throw Error(failure());
   for (int peer = 0; peer < num_ranks_; ++peer) {
@@ -241,21 +248,45 @@ uint64_t Transport::post(size_t bytes) {
 }
 
 const Slot& Transport::await(int peer, uint64_t round, Clock::time_point deadline) {
-  SegmentHeader& other = of(peer);
-  const auto has_posted = [&] { return other.posted.load(std::memory_order_acquire) > round; };
+  const auto is_there = [&] { return has_posted(peer, round); };
   const std::array<int, 1> peers{peer};
-  if (!has_posted()) wait(has_posted, peers, deadline);
-  return other.slots[round % SegmentHeader::kNumSlots];
+  if (!is_there()) wait(is_there, peers, deadline);
+  return slot(peer, round);
+}
+
+bool Transport::is_local() const noexcept {
+  return std::all_of(remotes_.begin(), remotes_.end(), [](const auto& remote) { return remote == nullptr; });
+}
+
+Ring& Transport::ring(int peer, bool is_sent) noexcept {
+  return is_sent ? segments_[static_cast<size_t>(rank_)]->ring_to(peer)
+                 : segments_[static_cast<size_t>(peer)]->ring_to(rank_);
+}
+
+size_t Transport::movable(int peer, bool is_sent) noexcept {
+  const Ring& ring = this->ring(peer, is_sent);
+  const uint64_t filled =
+      ring.written.load(std::memory_order_acquire) - ring.taken.load(std::memory_order_acquire);
+  return is_sent ? Ring::kDataBytes - filled : filled;
+}
+
+void Transport::peek(int peer, char* to, size_t bytes) noexcept {
+  const Ring& ring = this->ring(peer, /*is_sent=*/false);
+  const size_t at = ring.taken.load(std::memory_order_acquire) % Ring::kDataBytes;
+  const size_t first = std::min(bytes, Ring::kDataBytes - at);
+  std::memcpy(to, ring.data + at, first);
+  std::memcpy(to + first, ring.data, bytes - first);
 }
 
 size_t Transport::advance(Transfer& transfer) noexcept {
-  Ring& ring = transfer.is_sent ? segments_[static_cast<size_t>(rank_)]->ring_to(transfer.peer)
-                                : segments_[static_cast<size_t>(transfer.peer)]->ring_to(rank_);
+  Ring& ring = this->ring(transfer.peer, transfer.is_sent);
   const uint64_t written = ring.written.load(std::memory_order_acquire);
   const uint64_t taken = ring.taken.load(std::memory_order_acquire);
   const uint64_t position = transfer.is_sent ? written : taken;
   const size_t available = transfer.is_sent ? Ring::kDataBytes - (written - taken) : written - taken;
-  const size_t count = std::min(available, transfer.bytes - transfer.done);
+  // In pieces: one side copies while the other does, and neither waits long enough to sleep.
+  constexpr size_t kPiece = size_t{32} << 10;
+  const size_t count = std::min({available, transfer.bytes - transfer.done, kPiece});
   if (count == 0) return 0;
   const size_t at = position % Ring::kDataBytes, first = std::min(count, Ring::kDataBytes - at);
   char* const data = transfer.data + transfer.done;

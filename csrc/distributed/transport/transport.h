@@ -52,6 +52,14 @@ class Transport {
   uint64_t post(size_t bytes);
   // What a rank shows in a round, once it does.
   const Slot& await(int peer, uint64_t round, Clock::time_point deadline);
+  bool has_posted(int peer, uint64_t round) noexcept {
+    return of(peer).posted.load(std::memory_order_acquire) > round;
+  }
+  const Slot& slot(int peer, uint64_t round) noexcept {
+    return of(peer).slots[round % SegmentHeader::kNumSlots];
+  }
+  // All ranks are of this machine.
+  bool is_local() const noexcept;
 
   // --- messages; of one thread at a time for each peer and direction ---
 
@@ -63,6 +71,11 @@ class Transport {
     std::function<void()> then{};  // when it is complete; may throw
     size_t done = 0;
   };
+  static constexpr size_t kMostAtOnce = Ring::kDataBytes;
+  // How many bytes a rank of this machine could be sent now, or has sent.
+  size_t movable(int peer, bool is_sent) noexcept;
+  // Copies the first bytes that it has sent, and leaves them there.
+  void peek(int peer, char* to, size_t bytes) noexcept;
   // Moves what can be moved now; the bytes.
   size_t advance(Transfer& transfer) noexcept;
   // Moves all of them, those of a pair in their order.
@@ -74,12 +87,14 @@ class Transport {
   void fail(const std::string& reason) noexcept;
   bool has_failed() const noexcept { return has_failed_.load(std::memory_order_acquire); }
   std::string failure() const;
+  bool any_has_failed() noexcept;
   // Throws where this rank or another has failed. A rank that has failed may have shown its part before.
   void check_failures();
 
  private:
   SegmentHeader& own() noexcept { return segments_[static_cast<size_t>(rank_)]->header(); }
   SegmentHeader& of(int peer) noexcept { return segments_[static_cast<size_t>(peer)]->header(); }
+  Ring& ring(int peer, bool is_sent) noexcept;
   void check(std::span<const int> peers, Clock::time_point deadline, bool is_over);
   template <typename Ready>
   void wait(Ready&& ready, std::span<const int> peers, Clock::time_point deadline,

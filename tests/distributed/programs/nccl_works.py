@@ -177,6 +177,7 @@ def asserts(rank):
     """A device that has asserted takes part in no collective, and the other rank does not wait for ever."""
     x = torch.ones(4, device="cuda")
     dist.all_reduce(x)
+    torch.cuda.synchronize()
     if rank == 0:
         x[torch.full((1,), 9, device="cuda")]
         raises("AcceleratorError", "device-side assert", lambda: dist.all_reduce(x))
