@@ -76,7 +76,7 @@ def test_waits_that_block_raise(fork_cuda: PythonRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["times", "results", "hooks", "first_call", "float8", "variables", "graphs", "asserts"]
+    "kind", ["times", "results", "hooks", "first_call", "float8", "variables", "graphs", "late", "asserts"]
 )
 def test_works_are_as_of_nccl(fork_cuda: PythonRunner, kind: str) -> None:
     fork_cuda(PROGRAMS / "nccl_works.py", SETTINGS, given=kind)

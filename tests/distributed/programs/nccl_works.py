@@ -173,6 +173,35 @@ def graphs(rank):
     assert time.monotonic() - began < TIMEOUT.total_seconds() / 2
 
 
+def late(rank):
+    """The first call does not wait; the other one finds its part there and has the result when it returns."""
+    store, x = dist.distributed_c10d._get_default_store(), torch.full((4,), rank + 1.0, device="cuda")
+    dist.barrier()
+    for number, call in enumerate((dist.all_reduce, dist.all_gather_into_tensor, dist.broadcast)):
+        y = torch.empty(8, device="cuda")
+        arguments = {0: (x,), 1: (y, x), 2: (x, 0)}[number]
+        if rank == 0:
+            store.wait([f"issued {number}"])
+        work = call(*arguments, async_op=True)
+        if rank == 1:
+            store.set(f"issued {number}", "")
+        else:
+            assert work.is_completed(), call
+        work.wait()
+        torch.cuda.synchronize()
+        assert x.eq(3).all()
+        assert number != 1 or y.eq(3).all()
+    if rank == 1:
+        work = dist.isend(x * 2, 0)
+        assert work.is_completed()
+        store.set("sent", "")
+        return
+    store.wait(["sent"])
+    work = dist.irecv(x, 1)
+    assert work.is_completed()
+    assert x.eq(6).all()
+
+
 def asserts(rank):
     """A device that has asserted takes part in no collective, and the other rank does not wait for ever."""
     x = torch.ones(4, device="cuda")
