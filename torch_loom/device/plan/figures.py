@@ -17,6 +17,7 @@ from torch_loom.device.plan.batches import Event, growing, largest_factor
 from torch_loom.device.plan.group import MAX_RANKS, PlannedGroup, end_planned_groups
 from torch_loom.device.plan.recording import Frame, Recording
 from torch_loom.errors import DryRunError, InvalidDeviceError
+from torch_loom.patches import foreach_shardings
 
 # What memory is for. Fragmentation: held by the allocator beside what is in use.
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "workspace", "fragmentation")
@@ -138,6 +139,7 @@ class DryRunPlan:
         if self._group is not None:
             self._group.end()
         self._group = PlannedGroup(world_size, rank)
+        foreach_shardings.apply()
 
     def collectives(self) -> list[Collectives]:
         """Return what this rank has issued of collectives and messages, by kind and size of the group.
