@@ -59,7 +59,7 @@ OUTPUT = ROOT / "build" / "temp"
 PLAIN = ("util", "driver", "runtime", "numerics", "random", "nvml", "telemetry", "cuda_cpp", "kernel_checks")
 # What CUDA C++ is compiled against, and the rooms of csrc that answer it.
 CUDA_INCLUDE = ROOT / "torch_loom" / "kernels" / "cuda_cpp" / "include"
-CUDA_ROOMS = ("cuda_cpp", "torch/launch")
+CUDA_ROOMS = ("cuda_cpp", "torch/launch", "torch/launch/blas")
 # The name by which compiled extensions find the extension module in the process.
 SONAME = "libtorch_loom.so"
 # Only in a development build: bindings for the tests, and a driver in a library of its own.

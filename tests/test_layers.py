@@ -39,7 +39,7 @@ CPP_LAYERS = {
 TORCH_ROOMS = [
     *("core", "core/python", "engine", "random", "numerics", "cuda", "cuda/values", "ops", "memory", "loans"),
     *("inference", "dispatch", "kernels", "kernels/attention", "kernels/autocast", "kernels/semi_structured"),
-    *("hooks", "profiler", "launch", "bindings"),
+    *("hooks", "profiler", "launch", "launch/blas", "bindings"),
 ]
 # The backend of torch.distributed stands on csrc/torch; bindings.h declares what it adds to the module.
 CPP_LAYERS["distributed"] = {

@@ -179,7 +179,9 @@ bool canDeviceAccessPeer(c10::DeviceIndex device, c10::DeviceIndex peer) {
 }
 c10::Allocator* getCUDADeviceAllocator() { return device_allocator(); }
 
-cublasLtHandle_t getCurrentCUDABlasLtHandle() { refuse_library("cublasLt"); }
+cublasLtHandle_t getCurrentCUDABlasLtHandle() {
+  return reinterpret_cast<cublasLtHandle_t>(getCurrentCUDABlasHandle(true));
+}
 cusparseHandle_t getCurrentCUDASparseHandle() { refuse_library("cusparse"); }
 cusolverDnHandle_t getCurrentCUDASolverDnHandle() { refuse_library("cusolver"); }
 

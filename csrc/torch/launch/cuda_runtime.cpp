@@ -164,10 +164,12 @@ cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation
 
 // --- streams ---
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   return numbered([&] {
     loom::runtime::Device& own = devices().device(loom::runtime::current_device());
-    *stream = static_cast<cudaStream_t>(handle_of({own.logical, own.new_stream(priority)}));
+    const StreamRef made{own.logical, own.new_stream(priority)};
+    if ((flags & cudaStreamNonBlocking) == 0) note_blocking_stream(made);
+    *stream = static_cast<cudaStream_t>(handle_of(made));
   });
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
@@ -193,26 +195,27 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   });
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
-  return on_stream(handle,
-                   [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
+  return with_stream(handle,
+                     [&](StreamRef stream) { *priority = loom::runtime::Runtime::priority_of(stream.id); });
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   if (device == nullptr) return refuse(cudaErrorInvalidValue);
-  return on_stream(handle, [&](StreamRef stream) { *device = stream.device; });
+  return with_stream(handle, [&](StreamRef stream) { *device = stream.device; });
 }
 // Unique among the streams of all devices.
 cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
   if (id == nullptr) return refuse(cudaErrorInvalidValue);
-  return on_stream(handle, [&](StreamRef stream) {
+  return with_stream(handle, [&](StreamRef stream) {
     *id = static_cast<unsigned long long>(stream.id) << 16 | static_cast<unsigned long long>(stream.device);
   });
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
-  return on_stream(
-      handle, [&](StreamRef stream) { *flags = stream.id == 0 ? cudaStreamDefault : cudaStreamNonBlocking; });
+  return with_stream(handle, [&](StreamRef stream) {
+    *flags = stream.id == 0 || is_blocking_stream(stream) ? cudaStreamDefault : cudaStreamNonBlocking;
+  });
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return on_stream(handle, [&](StreamRef stream) {
+  return with_stream(handle, [&](StreamRef stream) {
     *status =
         loom::runtime::is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   });

@@ -17,6 +17,7 @@
 #include "torch/core/python_line.h"
 #include "torch/dispatch/device_assert.h"
 #include "torch/dispatch/device_error.h"
+#include "torch/launch/blocking_streams.h"
 #include "torch/launch/interrupt.h"
 #include "torch/launch/launch_note.h"
 #include "util/clock.h"
@@ -303,6 +304,7 @@ int loom_cuda_launch(const loom_cuda_kernel* given) {
   }
   const LaunchScope own;
   try {
+    order_streams(stream);
     submit(std::move(launch), stream);
   } catch (const c10::AcceleratorError& error) {
     // A device that has failed: the program asks by cudaGetLastError(), or meets it where it waits.

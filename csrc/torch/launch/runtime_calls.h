@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "torch/core/device.h"
+#include "torch/launch/blocking_streams.h"
 #include "torch/launch/launch.h"
 
 namespace loom::glue {
@@ -35,11 +36,19 @@ inline cudaError_t refuse(cudaError_t error) { return static_cast<cudaError_t>(s
 
 // Calls `body` with a stream, unless there is none of this handle.
 template <typename F>
-cudaError_t on_stream(cudaStream_t handle, F&& body) {
+cudaError_t with_stream(cudaStream_t handle, F&& body) {
   return numbered([&] {
     const runtime::StreamRef stream = stream_of(handle);
     TORCH_CHECK(stream.device >= 0, "CUDA error: invalid resource handle: ", handle,
                 " is no stream of these devices");
+    body(stream);
+  });
+}
+// The same where `body` gives it a command, or waits for it.
+template <typename F>
+cudaError_t on_stream(cudaStream_t handle, F&& body) {
+  return with_stream(handle, [&](runtime::StreamRef stream) {
+    order_streams(stream);
     body(stream);
   });
 }

@@ -54,6 +54,12 @@ def test_facts_of_devices_and_streams(program: ctypes.CDLL) -> None:
     assert program.facts_of_devices_and_streams() is None
 
 
+def test_the_order_of_the_default_stream(tmp_path: Path) -> None:
+    library = library_of("default_stream", tmp_path)
+    library.order.restype = ctypes.c_char_p
+    assert library.order() is None
+
+
 def test_names_of_errors(program: ctypes.CDLL) -> None:
     assert program.names_of_errors() is None
 

@@ -199,6 +199,8 @@ struct cudaMemLocation {
   enum cudaMemLocationType type;
   int id;
 };
+#define cudaCpuDeviceId ((int)-1)
+#define cudaInvalidDeviceId ((int)-2)
 enum cudaMemoryAdvise {
   cudaMemAdviseSetReadMostly = 1,
   cudaMemAdviseUnsetReadMostly = 2,

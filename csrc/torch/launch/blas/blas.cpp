@@ -3,13 +3,10 @@
 #include <ATen/cuda/Exceptions.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/baddbmm.h>
 #include <ATen/ops/dot.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mul.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/core/StreamGuard.h>
 #include <loom_cuda/blas.h>
 
 #include <array>
@@ -18,92 +15,26 @@
 #include <vector>
 
 #include "torch/core/device.h"
-#include "torch/launch/blas_handle.h"
-#include "torch/launch/launch.h"
+#include "torch/launch/blas/blas_views.h"
 
 namespace loom::glue {
 
 namespace {
 
-struct Refused {
-  cublasStatus_t status;
-};
-
-void expect(bool holds, cublasStatus_t status = CUBLAS_STATUS_INVALID_VALUE) {
-  if (!holds) throw Refused{status};
-}
-
-// Runs `body` with the handle's stream as the current one. What it throws becomes a number; PyTorch's check
-// of that says what it was.
 template <typename F>
 cublasStatus_t on_stream_of(cublasHandle_t handle, F&& body) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  blas_of_thread().failure.clear();
-  try {
-    const runtime::StreamRef stream = stream_of(handle->stream);
-    expect(stream.device >= 0);
-    const c10::StreamGuard guard(torch_stream(stream));
-    const c10::InferenceMode no_gradients;
-    body();
-    return CUBLAS_STATUS_SUCCESS;
-  } catch (const Refused& refused) {
-    return refused.status;
-  } catch (const c10::OutOfMemoryError& error) {
-    blas_of_thread().failure = error.what_without_backtrace();
-    return CUBLAS_STATUS_ALLOC_FAILED;
-  } catch (const c10::Error& error) {
-    blas_of_thread().failure = error.what_without_backtrace();
-    return CUBLAS_STATUS_EXECUTION_FAILED;
-  } catch (const std::exception& error) {
-    blas_of_thread().failure = error.what();
-    return CUBLAS_STATUS_EXECUTION_FAILED;
-  }
+  return on_stream(handle->stream, body);
 }
 
-at::ScalarType dtype_of(cudaDataType type) {
-  switch (type) {
-    case CUDA_R_16F:
-      return at::kHalf;
-    case CUDA_R_16BF:
-      return at::kBFloat16;
-    case CUDA_R_32F:
-      return at::kFloat;
-    case CUDA_R_64F:
-      return at::kDouble;
-    case CUDA_R_8I:
-      return at::kChar;
-    case CUDA_R_32I:
-      return at::kInt;
-    default:
-      throw Refused{CUBLAS_STATUS_NOT_SUPPORTED};
-  }
+at::Scalar scalar(const cublasContext& handle, const void* at, cudaDataType type) {
+  return glue::scalar(handle.pointer_mode, at, type);
 }
+
 template <typename T>
 constexpr cudaDataType kTypeOf = std::is_same_v<T, float>    ? CUDA_R_32F
                                  : std::is_same_v<T, double> ? CUDA_R_64F
                                                              : CUDA_R_16F;
-
-// Memory of the device, as a tensor.
-at::Tensor view(const void* memory, cudaDataType type, at::IntArrayRef sizes, at::IntArrayRef strides) {
-  expect(c10::multiply_integers(sizes) == 0 || devices().locate(memory).kind == driver::AddressKind::kDevice);
-  const c10::Device device(device_type(), static_cast<c10::DeviceIndex>(runtime::current_device()));
-  return at::for_blob(const_cast<void*>(memory), sizes)
-      .strides(strides)
-      .options(at::TensorOptions().dtype(dtype_of(type)).device(device))
-      .target_device(device)
-      .make_tensor();
-}
-
-// A batch of matrices that are stored by columns.
-struct Matrices {
-  const void* memory;
-  cudaDataType type;
-  int64_t rows, columns, leading, stride;
-
-  at::Tensor batch(int64_t batches) const {
-    return view(memory, type, {batches, rows, columns}, {stride, 1, leading});
-  }
-};
 
 // op(A) of rows x columns, as A is stored.
 Matrices stored(const void* memory, cudaDataType type, cublasOperation_t op, int64_t rows, int64_t columns,
@@ -114,25 +45,6 @@ Matrices stored(const void* memory, cudaDataType type, cublasOperation_t op, int
   return {memory, type, rows, columns, leading, stride};
 }
 
-at::Tensor turned(const at::Tensor& batch, cublasOperation_t op) {
-  return op == CUBLAS_OP_N ? batch : batch.transpose(-1, -2);
-}
-
-// A number at an address of the host or, if the handle says so, of the device.
-at::Scalar scalar(const cublasContext& handle, const void* at, cudaDataType type) {
-  expect(at != nullptr);
-  if (handle.pointer_mode == CUBLAS_POINTER_MODE_DEVICE) return view(at, type, {}, {}).item();
-  switch (type) {
-    case CUDA_R_32F:
-      return *static_cast<const float*>(at);
-    case CUDA_R_64F:
-      return *static_cast<const double*>(at);
-    case CUDA_R_16F:
-      return static_cast<float>(*static_cast<const c10::Half*>(at));
-    default:
-      return *static_cast<const int32_t*>(at);
-  }
-}
 void give(const cublasContext& handle, void* at, cudaDataType type, const at::Tensor& value) {
   expect(at != nullptr);
   if (handle.pointer_mode == CUBLAS_POINTER_MODE_DEVICE) {
@@ -140,40 +52,6 @@ void give(const cublasContext& handle, void* at, cudaDataType type, const at::Te
   } else {
     at::from_blob(at, {}, dtype_of(type)).copy_(value);
   }
-}
-
-// The type that alpha and beta have.
-cudaDataType scale_type(cublasComputeType_t compute) {
-  switch (compute) {
-    case CUBLAS_COMPUTE_16F:
-    case CUBLAS_COMPUTE_16F_PEDANTIC:
-      return CUDA_R_16F;
-    case CUBLAS_COMPUTE_64F:
-    case CUBLAS_COMPUTE_64F_PEDANTIC:
-      return CUDA_R_64F;
-    case CUBLAS_COMPUTE_32I:
-    case CUBLAS_COMPUTE_32I_PEDANTIC:
-      return CUDA_R_32I;
-    default:
-      return CUDA_R_32F;
-  }
-}
-
-// C = alpha op(A) op(B) + beta C. What has more than one dtype is computed in that of the sums, or for whole
-// numbers in double precision, which holds their sums exactly.
-void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Scalar& alpha,
-              const at::Scalar& beta, cudaDataType sums) {
-  if (a.scalar_type() == c.scalar_type() && b.scalar_type() == c.scalar_type() && c.is_floating_point()) {
-    at::Tensor out = c.size(0) == 1 ? c[0] : c;
-    if (c.size(0) == 1) {
-      at::addmm_out(out, out, a[0], b[0], beta, alpha);
-    } else {
-      at::baddbmm_out(out, out, a, b, beta, alpha);
-    }
-    return;
-  }
-  const at::ScalarType wide = sums == CUDA_R_32F || sums == CUDA_R_16F ? at::kFloat : at::kDouble;
-  c.copy_(at::baddbmm(c.to(wide), a.to(wide), b.to(wide), beta, alpha));
 }
 
 cublasStatus_t gemm_strided(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
