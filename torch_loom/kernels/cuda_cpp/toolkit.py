@@ -21,8 +21,8 @@ from torch_loom.kernels.cuda_cpp import INCLUDE
 
 # Libraries of PyTorch's and NVIDIA's whose functions the extension module has.
 _LIBRARIES = (
-    *("cudart", "cudart_static", "cudadevrt", "c10_cuda", "torch_cuda", "cuda", "cublas", "cublasLt", "nvrtc"),
-    "nvToolsExt",
+    *("cudart", "cudart_static", "cudadevrt", "c10_cuda", "torch_cuda", "cuda"),
+    *("cublas", "cublasLt", "nvrtc", "nvToolsExt"),
 )
 # CMake knows a toolkit by the last one.
 _FOLDERS = ("bin", "lib64", "nvvm/libdevice")
