@@ -62,10 +62,11 @@ bool Communicator::can_run_now(Command& command, runtime::StreamRef where) {
   if (!is_allowed) return false;
   runtime::Device& device = runtime::get().device(where.device);
   const driver::Stream stream = device.stream(where.id);
-  if (!device.driver().query_stream(stream)) return false;
+  if (!runtime::untold::query_stream(device.driver(), stream)) return false;
   const auto run = [](void* context, driver::Stream) { static_cast<Command*>(context)->meet_others(); };
-  glue::translated(
-      [&] { device.driver().submit(stream, {"collective", run, nullptr, &command, /*in_place=*/true}); });
+  glue::translated([&] {
+    runtime::untold::submit(device.driver(), stream, {"collective", run, nullptr, &command, true});
+  });
   return command.has_met;
 }
 

@@ -39,7 +39,7 @@ Blocking* find_blocking(BlockingStreams& known, runtime::StreamRef stream) {
 // PyTorch gives work to these streams without asking here.
 bool is_idle_now(runtime::StreamRef stream) {
   runtime::Device& device = runtime::get().device(stream.device);
-  return device.driver().query_stream(device.stream(stream.id));
+  return runtime::untold::query_stream(device.driver(), device.stream(stream.id));
 }
 
 void let_wait(runtime::StreamRef earlier, runtime::StreamRef later) {

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "runtime/tape.h"
-#include "torch/launch/blas/blas_handle.h"
+#include "torch/launch/blas_handle.h"
 #include "torch/launch/launch.h"
 
 namespace loom::glue {

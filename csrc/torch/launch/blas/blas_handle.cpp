@@ -1,5 +1,5 @@
 // Handles of cuBLAS: the program's own, and the one of a thread that PyTorch gives.
-#include "torch/launch/blas/blas_handle.h"
+#include "torch/launch/blas_handle.h"
 
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cuda/Exceptions.h>

@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 
-#include "torch/launch/blas/blas_handle.h"
+#include "torch/launch/blas_handle.h"
 #include "torch/launch/blocking_streams.h"
 #include "torch/launch/launch.h"
 

@@ -112,7 +112,7 @@ extern "C" const char* pooled() {
   OK(cudaStreamGetFlags(nullptr, &flags));
   CHECK(flags == cudaStreamDefault);
   OK(cudaStreamGetFlags(device.stream, &flags));
-  CHECK(flags == cudaStreamNonBlocking);
+  CHECK(flags == cudaStreamDefault);
   cudaMemPool_t pool, own;
   OK(cudaDeviceGetDefaultMemPool(&pool, 0));
   CHECK(cudaDeviceGetDefaultMemPool(&own, 1000) == cudaErrorInvalidDevice);
