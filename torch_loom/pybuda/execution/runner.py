@@ -98,7 +98,7 @@ class BudaRunner(nn.Module):
         else:
             each = [0 if size == num_samples else None for size in sizes]
             samples = [
-                value if one is None else value.unsqueeze(1) for value, one in zip(given, each, strict=True)
+                value if item is None else value.unsqueeze(1) for value, item in zip(given, each, strict=True)
             ]
             run = torch.vmap(sample, in_dims=tuple(each), randomness="different")
             outputs, kept = tree_map(_in_a_row, run(*samples))
