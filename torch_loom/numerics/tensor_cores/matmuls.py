@@ -220,7 +220,7 @@ def _trilinear(
     sumdim: list[int],
     unroll_dim: int = 1,
 ) -> Any:
-    """Bilinear functions: PyTorch makes right batched products of them for each place along a dimension."""
+    """Bilinear functions: PyTorch makes two batched products of them for each place along a dimension."""
     if not (is_layer(mode, "bilinear", left, right) and is_layer(mode, "bilinear", right, third)):
         return NotImplemented
     for dims, tensor in ((expand1, 0), (expand2, 1), (expand3, 2)):
