@@ -85,7 +85,7 @@ def collective_seconds(chip: Chip, collective: str, size_bytes: int, ranks: int 
 
 
 def route_of(chip: Chip, collective: str, size_bytes: int, layout: Layout) -> Route | None:
-    """Return by what a collective goes; None: by a fabric whose protocols nobody has measured."""
+    """Return by what a collective goes; None: by a fabric whose protocols are not measured."""
     ranks, nodes = layout.ranks, layout.nodes
     is_message = collective in _MESSAGES
     moved = _moved_bytes(collective, size_bytes, ranks)

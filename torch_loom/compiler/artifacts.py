@@ -1,4 +1,4 @@
-"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results that nobody computed."""
+"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results that were not computed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _call(node: fx.Node) -> Mapping[str, Any]:
     try:
         call = call_of(node)
     except Exception:
-        # What an image cannot hold, such as control flow, is told by its name.
+        # What an image cannot hold, such as control flow, is reported by its name.
         args = [encode(argument, name_of) for argument in node.args if isinstance(argument, fx.Node)]
         return {"name": node.name, "op": op_name(node), "args": args}
     return {"name": call.name, "op": call.op, "args": call.args, "kwargs": call.kwargs}

@@ -193,7 +193,7 @@ class _Recorder(SchemaCheckMode):
         if isinstance(result, FakeTensor):
             if shown is _FIRST_OPERAND:
                 shown = self._nodes[id(result)].shown
-            # PyTorch returns a copy of a new tensor that somebody else holds, so nodes have another.
+            # PyTorch returns a copy of a new tensor that another name holds, so nodes have another.
             if shown not in self._values:
                 self._values[shown] = self._made(shown)
             node.meta["val"] = self._values[shown]

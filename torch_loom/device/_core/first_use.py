@@ -192,7 +192,7 @@ def begin_order(seed: int) -> None:
             _C.synchronize(index)
             _C.empty_cache(index)  # what a missing wait reads is not what an earlier order left in memory
     _C.set_chaos_seed(seed)
-    atexit.unregister(_tell_chaos_seed)  # whoever chooses orders tells them
+    atexit.unregister(_tell_chaos_seed)  # a program that chooses orders knows them
 
 
 def _tell_chaos_seed(seed: int) -> None:

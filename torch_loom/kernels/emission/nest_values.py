@@ -202,7 +202,7 @@ class NestValues:
         return name
 
     def _has_wrapped(self, op: Op) -> str:
-        """Return C++ of whether the address of this element has wrapped around; "" if nobody asks."""
+        """Return C++ of whether the address of this element has wrapped around; "" if that is not checked."""
         if not self.function.kernel.is_watched:
             return ""
         return " | ".join(dict.fromkeys(self._wraps(op.operands[0], self.at)))

@@ -33,7 +33,7 @@ class Statements:
     """The statements of one inline assembly, as lines of C++.
 
     Args:
-        specials: C++ of registers that nobody declares.
+        specials: C++ of registers that are not declared.
         fresh: returns a name for a register.
     """
 

@@ -108,7 +108,7 @@ class BudaRunner(nn.Module):
     def _sample(
         self, names: Sequence[str | None], *given: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], dict[str, list[torch.Tensor]]]:
-        """Run one sample; return the outputs, and by op those that somebody wants to see."""
+        """Run one sample; return the outputs, and by op those that were asked for."""
         constants = self.buda.named_constants()
         bound = {id(p): v for p, v in zip(self._buda_parameters, self.values, strict=True)}
         for number, constant in enumerate(constants.values()):
