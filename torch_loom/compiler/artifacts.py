@@ -1,4 +1,4 @@
-"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results that were not computed."""
+"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results without values."""
 
 from __future__ import annotations
 
