@@ -111,10 +111,10 @@ def in_processes(device: torch.device, layers: int, times: int) -> dict[str, lis
                 value, passes = json.loads(done.stdout)
                 took.append(value)
                 if number == times - 1:
-                    for one in passes:
-                        name = f"{kind}: {one['name']}"
+                    for each in passes:
+                        name = f"{kind}: {each['name']}"
                         print(
-                            f"{name:>24} {one['milliseconds']:9.1f} ms {one['ops_after']:6} ops", flush=True
+                            f"{name:>24} {each['milliseconds']:9.1f} ms {each['ops_after']:6} ops", flush=True
                         )
     return found
 

@@ -94,7 +94,7 @@ def known_rates(chip: chips.Chip) -> tuple[Rates, float]:
 
 
 def fit_steps(
-    one: Architecture,
+    architecture: Architecture,
     steps: Sequence[Timing],
     rates: Rates,
     share: float,
@@ -105,7 +105,7 @@ def fit_steps(
 
     A card may clock higher than its data sheet says, or have matrix units of another rate beside its cores.
     """
-    start = {**inherited(one), **curves}
+    start = {**inherited(architecture), **curves}
     occurring = sorted({kernel.family for step in steps for kernel in step.kernels})
     free = [
         pair
@@ -121,10 +121,10 @@ def fit_steps(
     return {**curves, **{family: found[family] for family in shown}}, own
 
 
-def inherited(one: Architecture) -> dict[str, Mapping[str, float]]:
+def inherited(architecture: Architecture) -> dict[str, Mapping[str, float]]:
     """Return the curves of an architecture's main chip without its own: what its fit begins with."""
-    rest = [] if one.rest == one.main else relatives.line(chips.load(one.rest))
-    return dict(relatives.joined(chips.load(one.main), rest))
+    rest = [] if architecture.rest == architecture.main else relatives.line(chips.load(architecture.rest))
+    return dict(relatives.joined(chips.load(architecture.main), rest))
 
 
 def different(
@@ -145,18 +145,22 @@ def different(
 
 
 def fit_architecture(
-    one: Architecture,
+    architecture: Architecture,
     data: Sequence[Source],
     whole: bool,
     starts: int = STARTS,
     steps: Sequence[Timing] = (),
 ) -> dict[str, chips.Chip]:
     """Return the descriptions of an architecture's chips, fitted; empty without data of one."""
-    names = [name for name in (one.main, *one.others) if any(source.chip == name for source in data)]
+    names = [
+        name
+        for name in (architecture.main, *architecture.others)
+        if any(source.chip == name for source in data)
+    ]
     if not names:
         return {}
-    if one.steps and one.steps not in names and steps:
-        names.append(one.steps)
+    if architecture.steps and architecture.steps not in names and steps:
+        names.append(architecture.steps)
     measured: list[Timing] = []
     as_ran: list[Timing] = []
     rates, peaks, shown = [], [], []
@@ -186,20 +190,20 @@ def fit_architecture(
     for card, is_shown in enumerate(shown):
         if not is_shown:  # as the architecture's other cards
             rates[card] = rates[card]._replace(dram_bytes_per_ns=float(share) * peaks[card])
-    start = inherited(one)
+    start = inherited(architecture)
     used = max(each.dram_bytes_per_ns / peak for each, peak in zip(rates, peaks, strict=True))
     # What ran is told first, so that each algorithm begins with the times that it took.
     begun = {**start, **calibration.fit_families(as_ran, rates, start, starts, used, also_bare=True)}
     curves = calibration.fit_families(measured, rates, begun, starts, used, also_bare=True)
     own_curves: dict[str, Mapping[str, float]] = {}
-    if steps and one.steps:
-        card = names.index(one.steps)
+    if steps and architecture.steps:
+        card = names.index(architecture.steps)
         own_share = rates[card].dram_bytes_per_ns / peaks[card]
         told = identified(measured, rates, free_coefficients(sorted(curves)), {**start, **curves}, used)
-        curves, own_curves = fit_steps(one, steps, rates[card], own_share, curves, told)
+        curves, own_curves = fit_steps(architecture, steps, rates[card], own_share, curves, told)
     tables: dict[str, Mapping[str, Mapping[str, float]]] = {
-        one.main: different(curves, start),
-        one.steps: different(own_curves, {**start, **curves}),
+        architecture.main: different(curves, start),
+        architecture.steps: different(own_curves, {**start, **curves}),
     }
     text = f"{COMMAND}: fitted to half of {', '.join(s.name for s in data if s.chip in names)}"
     found = {}
@@ -208,21 +212,21 @@ def fit_architecture(
         table = tables.get(name, {})
         chip = described(base, calibration.Calibration(rates[card], table), text)
         found[name] = chip
-    if one.main not in found:
+    if architecture.main not in found:
         table = {
             family: MappingProxyType({k: rounded(v) for k, v in c.items()})
-            for family, c in tables[one.main].items()
+            for family, c in tables[architecture.main].items()
         }
-        base = chips.load(one.main)
+        base = chips.load(architecture.main)
         origins = {**base.sources, "efficiency": text}
-        found[one.main] = dataclasses.replace(
+        found[architecture.main] = dataclasses.replace(
             base, efficiency=MappingProxyType(table), sources=MappingProxyType(origins)
         )
     for name, chip in found.items():
-        rest = one.rest if name == one.main else one.main
+        rest = architecture.rest if name == architecture.main else architecture.main
         why = (
             f"{rest}: curves that these timings do not show"
-            if name == one.main
+            if name == architecture.main
             else f"{rest}: the same architecture"
         )
         origins = {**chip.sources, "efficiency_of": why}
@@ -284,14 +288,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for row, step in found
                 if options.all or sweep.is_fitted(clock_truth.step_key(row))
             ]
-    for one in ARCHITECTURES:
-        if options.only and options.only not in (one.main, *one.others):
+    for each in ARCHITECTURES:
+        if options.only and options.only not in (each.main, *each.others):
             continue
-        fitted = fit_architecture(one, data, options.all, steps=steps if one.steps else ())
+        fitted = fit_architecture(each, data, options.all, steps=steps if each.steps else ())
         if not fitted:
             continue
-        curves = chip_rates.efficiency(fitted[one.main])
-        print(f"{one.main}: {', '.join(fitted)}\n{residuals(fitted, data, curves)}", flush=True)
+        curves = chip_rates.efficiency(fitted[each.main])
+        print(f"{each.main}: {', '.join(fitted)}\n{residuals(fitted, data, curves)}", flush=True)
         if options.out:
             for name, chip in fitted.items():
                 (options.out / f"{name}.toml").write_text(

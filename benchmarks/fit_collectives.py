@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = {}
         for fabric in FABRICS:
             fitted = [row for row in rows if row.route.fabric == fabric and row.is_fitted]
-            found[fabric] = [one._asdict() for one in fit(STARTS[fabric], fitted)]
+            found[fabric] = [each._asdict() for each in fit(STARTS[fabric], fitted)]
         content = {"source": f"{COMMAND}: half of {', '.join(SOURCES)}", "protocols": found}
         FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         protocols.cache_clear()

@@ -119,7 +119,7 @@ def _launches(figure: Figure) -> list[Any]:
             grid = (-(-n // tile[0]), -(-n // tile[1]))
             return lambda: kernels.product[grid](a, b, out, n, *tile, num_warps=warps, num_stages=stages)
 
-        return [product(*one) for one in _TILES]
+        return [product(*each) for each in _TILES]
     batch, heads, length = figure.sizes
     q, k, v, out = (empty(batch * heads, length, 128) for _ in range(4))
     return [
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--of-chip", help="print the forecasts of one chip's figures")
     given = options.parse_args(arguments)
     if given.of_chip:
-        print(json.dumps([forecast(one) for one in FIGURES if one.chip == given.of_chip]))
+        print(json.dumps([forecast(each) for each in FIGURES if each.chip == given.of_chip]))
         return 0
     rows: list[tuple[Figure, float]] = []
     for chip in sorted({figure.chip for figure in FIGURES}):

@@ -57,10 +57,10 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Any, float]
     wide, weight, bias = torch.randn(1151, 8192).half(), torch.randn(8192).half(), torch.randn(8192).half()
     q, k, v = (torch.randn(1, 4, 1024, 64).half() for _ in range(3))
     a, b = torch.randn(512, 512).half(), torch.randn(512, 512).half()
-    on = [one.cuda() for one in (x, y, rows, wide, weight, bias, q, k, v, a, b)]
+    on = [each.cuda() for each in (x, y, rows, wide, weight, bias, q, k, v, a, b)]
     gx, gy, grows, gwide, gweight, gbias, gq, gk, gv, ga, gb = on
-    outs = [torch.empty_like(one) for one in (gx, grows, gwide, gq, ga)]
-    out = [torch.empty_like(one) for one in (x, rows)]
+    outs = [torch.empty_like(each) for each in (gx, grows, gwide, gq, ga)]
+    out = [torch.empty_like(each) for each in (x, rows)]
     wa, wb, wout = a.float(), b.float(), torch.empty(512, 512)
 
     def product() -> Any:
@@ -260,8 +260,8 @@ def docs_body(
 ) -> str:
     """Returns the section for docs/performance.md."""
     beside = [
-        [one.name, f"{one.ratio:.2f}", str(CHECKED), f"{two.ratio:.2f}", str(TWO_THREADS)]
-        for one, two in zip(checked, threads, strict=True)
+        [each.name, f"{each.ratio:.2f}", str(CHECKED), f"{two.ratio:.2f}", str(TWO_THREADS)]
+        for each, two in zip(checked, threads, strict=True)
     ]
     beside_header = ["kernel", "with checks", "at most", "two threads", "at least"]
     lines = [

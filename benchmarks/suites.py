@@ -170,7 +170,7 @@ def docs_body(
     rounds: int,
 ) -> str:
     """Returns the section for docs/performance.md; ``passed`` are the tests that pass on each device."""
-    medians = {one: statistics.median(run.user_seconds for run in runs) for one, runs in found.items()}
+    medians = {each: statistics.median(run.user_seconds for run in runs) for each, runs in found.items()}
     rows = [("**all**", medians["cpu", ONCE], medians["cuda", ONCE])]
     estimates = ""
     if not options.once:

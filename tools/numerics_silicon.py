@@ -65,7 +65,7 @@ def products_of_hifi3(kind: str, depth: int, accumulate: DataFormat) -> list[str
     generator = torch.Generator().manual_seed(depth)
     a = activations(kind, depth, generator)
     b = activations("magnitudes" if kind == "magnitudes" else "", depth, generator)
-    a, b = (numerics.quantize(one, DataFormat.Float16_b) for one in (a, b))
+    a, b = (numerics.quantize(item, DataFormat.Float16_b) for item in (a, b))
     silicon = numerics.matmul(a, b.T, fidelity=MathFidelity.HiFi3, accumulate=accumulate, mode="silicon")
     found = [
         numerics.quantize(
@@ -73,8 +73,15 @@ def products_of_hifi3(kind: str, depth: int, accumulate: DataFormat) -> list[str
         )
         for fidelity in (MathFidelity.HiFi3, MathFidelity.HiFi4)
     ]
-    two, one = (relative(each, silicon.double()) for each in found)
-    return [kind, str(depth), accumulate.name, f"{two:.2e}", f"{one:.2e}", f"{one / two - 1:+.1%}"]
+    in_pairs, alone = (relative(each, silicon.double()) for each in found)
+    return [
+        kind,
+        str(depth),
+        accumulate.name,
+        f"{in_pairs:.2e}",
+        f"{alone:.2e}",
+        f"{alone / in_pairs - 1:+.1%}",
+    ]
 
 
 def seconds(call: Callable[[], object]) -> float:

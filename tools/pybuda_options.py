@@ -20,8 +20,8 @@ that do not exist raise with the nearest name, and values that a setting does no
 """
 
 
-def _default(one: Any) -> str:
-    value = one.default if one.default_factory is MISSING else one.default_factory()
+def _default(each: Any) -> str:
+    value = each.default if each.default_factory is MISSING else each.default_factory()
     return f"`{getattr(value, 'name', repr(value))}`"
 
 

@@ -97,7 +97,7 @@ def stamp(folder: Path, version: str) -> None:
     (folder / RECORD).write_text(torch_version.record(version, content), encoding="utf-8")
 
 
-def differences(one: Path, other: Path) -> list[str]:
+def differences(each: Path, other: Path) -> list[str]:
     """Returns the files by which two unpacked wheels differ, but for what each build makes."""
 
     def names(root: Path) -> set[str]:
@@ -105,9 +105,9 @@ def differences(one: Path, other: Path) -> list[str]:
         own = re.compile(rf"{PACKAGE}/(_C\..*\.so|{RECORD}|nvml/lib/.*)|.*\.dist-info/RECORD")
         return {name for name in found if own.fullmatch(name) is None}
 
-    both = names(one) & names(other)
-    _, unequal, missing = filecmp.cmpfiles(one, other, both, shallow=False)
-    return sorted({*unequal, *missing, *(names(one) ^ names(other))})
+    both = names(each) & names(other)
+    _, unequal, missing = filecmp.cmpfiles(each, other, both, shallow=False)
+    return sorted({*unequal, *missing, *(names(each) ^ names(other))})
 
 
 def join(wheels: Sequence[Path], out: Path) -> Path:

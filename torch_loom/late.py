@@ -100,7 +100,7 @@ class _Loader(importlib.abc.Loader):
             callback()
 
 
-# What the import system, and whoever looks through all modules for a file, reads and writes of any.
+# What the import system, and code that looks through all modules for a file, reads and writes of any.
 _KNOWN_BEFORE = frozenset(
     {"__cached__", "__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"}
 )

@@ -98,15 +98,15 @@ def default_wheel(version: str) -> DefaultWheel:
 
 
 def is_release(version: str) -> bool:
-    """Return whether it is a release: neither a nightly build nor one of somebody's own."""
+    """Return whether it is a release: neither a nightly build nor a private one."""
     return re.fullmatch(r"\d+\.\d+(\.\d+)*(\+(cpu|cu\d+|rocm[\d.]+|xpu))?", version) is not None
 
 
 def have_one_abi(built_with: str, running: str) -> bool:
     """Return whether an extension built with one PyTorch loads into the other.
 
-    Releases of one minor keep their binary interface, builds for the CPU and for CUDA have the same. Other
-    builds have that of nobody else.
+    Releases of one minor keep their binary interface, builds for the CPU and for CUDA have the same. Any
+    other build has an interface of its own.
     """
     if is_release(built_with) and is_release(running):
         return minor_of(built_with) == minor_of(running)

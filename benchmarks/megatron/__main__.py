@@ -75,7 +75,7 @@ class Result(NamedTuple):
         """How far each figure is off, as a share of the measured one; last, the time with the host found."""
         measured, planned = self.measured, self.planned
         pairs = [*zip(measured[:3], planned[:3], strict=True), (measured.seconds, self.seconds)]
-        return [None if one is None or other is None else other / one - 1.0 for one, other in pairs]
+        return [None if each is None or other is None else other / each - 1.0 for each, other in pairs]
 
     @property
     def is_timed(self) -> bool:

@@ -88,7 +88,7 @@ void GridRun::begin_thread() {
 
 void GridRun::end_thread() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(threads_, [](pthread_t one) { return pthread_equal(one, pthread_self()) != 0; });
+  std::erase_if(threads_, [](pthread_t each) { return pthread_equal(each, pthread_self()) != 0; });
 }
 
 void GridRun::stop() {

@@ -149,7 +149,7 @@ class Runner : public loom_cuda_runner {
   struct Warp {
     unsigned ended = 0;  // lanes, also those that there are not
     std::vector<Meeting> meetings;
-    unsigned asking = 0, answer = 0;  // lanes in active_lanes(), and what those were told last
+    unsigned asking = 0, answer = 0;  // lanes in active_lanes(), and the last answer to them
     std::array<Fiber*, kWarp> asking_fibers{};
   };
   // Fibers, first come first served.

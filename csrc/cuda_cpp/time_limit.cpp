@@ -40,9 +40,9 @@ std::chrono::nanoseconds stop_overdue() {
   const std::lock_guard<std::mutex> lock(watch.mutex);
   std::chrono::nanoseconds next = kRarely;
   const int64_t now = clock::host_ns();
-  for (const TimedRun* one : watch.running) {
-    const std::chrono::nanoseconds left{one->end_ns - now};
-    if (left.count() <= 0) one->grid.stop();
+  for (const TimedRun* each : watch.running) {
+    const std::chrono::nanoseconds left{each->end_ns - now};
+    if (left.count() <= 0) each->grid.stop();
     next = std::min(next, std::max<std::chrono::nanoseconds>(left, kAgain));
   }
   // A launch that begins meanwhile is seen soon enough.

@@ -16,9 +16,10 @@ namespace loom::distributed {
 
 void Communicator::check_issue(const std::vector<Step>& steps) {
   const c10::Device device = steps.front().device;
-  for (const Step& one : steps) {
-    TORCH_CHECK_VALUE(one.device == device, "collectives that are coalesced need tensors of one device, got ",
-                      device, " and ", one.device);
+  for (const Step& step : steps) {
+    TORCH_CHECK_VALUE(step.device == device,
+                      "collectives that are coalesced need tensors of one device, got ", device, " and ",
+                      step.device);
   }
   if (bound_device_id_.value_or(device) != device) {
     C10_THROW_ERROR(DistBackendError,
@@ -35,8 +36,9 @@ void Communicator::check_issue(const std::vector<Step>& steps) {
                                                ". Make a new group, init_process_group or new_group."));
   }
   // As under NCCL, which makes its communicator in the first call. One for a pair of ranks is another one.
-  const bool is_for_all = std::any_of(
-      steps.begin(), steps.end(), [](const Step& one) { return !is_message_kind(one.task.operation.kind); });
+  const bool is_for_all = std::any_of(steps.begin(), steps.end(), [](const Step& each) {
+    return !is_message_kind(each.task.operation.kind);
+  });
   if (options_->backend == "nccl" && is_for_all && runtime::detail::world.load() == 0) {
     connect(devices_of_machine(device.index()));
   }
@@ -75,8 +77,8 @@ void Communicator::refuse_nan(const std::vector<Step>& steps, c10::Stream curren
   // What a graph keeps is checked in each replay.
   if (runtime::is_captured({current.device_index(), current.id()})) return;
   current.synchronize();
-  for (const Step& one : steps) {
-    const std::string found = nan_found(one.task, getRank());
+  for (const Step& step : steps) {
+    const std::string found = nan_found(step.task, getRank());
     if (found.empty()) continue;
     shared_->transport.fail(found);
     C10_THROW_ERROR(DistBackendError, found);

@@ -72,7 +72,7 @@ int64_t cost_of(int device, const char* name, uint64_t bytes, int layout) {
 }
 
 distributed::Meet meet_in_python(py::object callback) {
-  // Let go of with the interpreter's lock, whoever is the last to have it.
+  // Released with the interpreter's lock, wherever that happens.
   auto* const held = new py::object(std::move(callback));
   const std::shared_ptr<py::object> kept(held, [](py::object* object) {
     const py::gil_scoped_acquire gil;
@@ -136,25 +136,26 @@ bool has_timeout(Communicator&, const c10d::Work& work, milliseconds timeout) {
 py::list records() {
   const auto tensors = [](const std::vector<distributed::RecordedTensor>& all) {
     py::list found;
-    for (const auto& one : all) found.append(py::make_tuple(one.sizes, c10::toString(one.dtype)));
+    for (const auto& each : all) found.append(py::make_tuple(each.sizes, c10::toString(each.dtype)));
     return found;
   };
   py::list found;
-  for (const distributed::Recorded& one : distributed::recorder::entries()) {
+  for (const distributed::Recorded& item : distributed::recorder::entries()) {
     py::dict entry;
-    entry["id"] = one.id;
-    entry["group"] = py::make_tuple(one.group->id, one.group->name, one.group->description, one.group->ranks);
-    entry["sequence"] = one.sequence;
-    entry["message_sequence"] = one.message_sequence;
-    entry["name"] = one.name;
-    entry["line"] = one.line;
-    entry["inputs"] = tensors(one.inputs);
-    entry["outputs"] = tensors(one.outputs);
-    entry["is_message"] = one.is_message;
-    entry["timeout_ms"] = one.timeout.count();
-    entry["created_ns"] = one.created_ns;
-    entry["started_ns"] = one.started_ns;
-    entry["completed_ns"] = one.completed_ns;
+    entry["id"] = item.id;
+    entry["group"] =
+        py::make_tuple(item.group->id, item.group->name, item.group->description, item.group->ranks);
+    entry["sequence"] = item.sequence;
+    entry["message_sequence"] = item.message_sequence;
+    entry["name"] = item.name;
+    entry["line"] = item.line;
+    entry["inputs"] = tensors(item.inputs);
+    entry["outputs"] = tensors(item.outputs);
+    entry["is_message"] = item.is_message;
+    entry["timeout_ms"] = item.timeout.count();
+    entry["created_ns"] = item.created_ns;
+    entry["started_ns"] = item.started_ns;
+    entry["completed_ns"] = item.completed_ns;
     found.append(entry);
   }
   return found;
@@ -231,8 +232,8 @@ void bind_distributed(py::module_& m) {
   });
   m.def("collective_traffic", [] {
     py::list found;
-    for (const distributed::Traffic& one : distributed::traffic()) {
-      found.append(py::make_tuple(distributed::name_of(one.kind), one.num_ranks, one.calls, one.bytes));
+    for (const distributed::Traffic& each : distributed::traffic()) {
+      found.append(py::make_tuple(distributed::name_of(each.kind), each.num_ranks, each.calls, each.bytes));
     }
     return found;
   });

@@ -106,7 +106,7 @@ void Run::rounds(Show show, Take take, Count count) {
     std::memcpy(&operations[static_cast<size_t>(peer)], slot.header, sizeof(Operation));
   }
   if (!is_checked_) check(operations);
-  for (const Operation& one : operations) latest_ns_ = std::max(latest_ns_, one.ready_ns);
+  for (const Operation& each : operations) latest_ns_ = std::max(latest_ns_, each.ready_ns);
   const size_t num_rounds = count(std::span<const Operation>(operations));
   for (size_t number = 0; number < num_rounds; ++number) {
     const uint64_t taken = round;
@@ -232,7 +232,7 @@ void Run::exchange() {
   };
   rounds(show, take, [&](std::span<const Operation> operations) {
     size_t most = 0;
-    for (const Operation& one : operations) most = std::max<size_t>(most, one.piece_bytes);
+    for (const Operation& each : operations) most = std::max<size_t>(most, each.piece_bytes);
     // The sizes of pieces are compared in the first round.
     return std::max<size_t>(num_chunks(most, chunk), 1);
   });

@@ -125,7 +125,7 @@ void Command::move_data() {
   }
   // The first that is for all: messages have no number of the group's.
   const auto traced = std::find_if(tasks.begin(), tasks.end(),
-                                   [](const Task& one) { return !is_message_kind(one.operation.kind); });
+                                   [](const Task& each) { return !is_message_kind(each.operation.kind); });
   const bool is_traced = shared->desync != nullptr && traced != tasks.end();
   if (is_traced) shared->desync->begin(traced->operation);
   transport.connect(rules.deadline, is_nccl ? tasks.front().operation.device : -1);

@@ -41,8 +41,8 @@ Registry& registry() {
 void abort_all() noexcept {
   end_signals();
   const std::lock_guard<std::mutex> lock(registry().mutex);
-  for (const std::weak_ptr<Shared>& one : registry().all) {
-    const std::shared_ptr<Shared> shared = one.lock();
+  for (const std::weak_ptr<Shared>& each : registry().all) {
+    const std::shared_ptr<Shared> shared = each.lock();
     if (shared != nullptr && shared->num_pending.load() != 0) {
       shared->transport.fail("rank " + std::to_string(shared->transport.rank()) +
                              " has ended with collectives under way");
@@ -57,12 +57,12 @@ Communicator::Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int 
       options_(std::move(options)),
       shared_(std::make_shared<Shared>(store, rank, size)) {
   shared_->name = options_->backend;
-  for (const int64_t one : global_ranks(-1)) group_key_ += std::to_string(one) + ",";
+  for (const int64_t item : global_ranks(-1)) group_key_ += std::to_string(item) + ",";
   group_key_ = std::to_string(std::hash<std::string>{}(group_key_));
   if (auto* const parent = dynamic_cast<Communicator*>(options_->split_from.get())) parent->count_split();
   options_->split_from.reset();
   const std::lock_guard<std::mutex> lock(registry().mutex);
-  std::erase_if(registry().all, [](const auto& one) { return one.expired(); });
+  std::erase_if(registry().all, [](const auto& each) { return each.expired(); });
   registry().all.push_back(shared_);
   // Of the same ranks there may be several groups: all of these have made as many.
   group_key_ += "." + std::to_string(registry().num_made[group_key_]++);
@@ -132,19 +132,19 @@ void Communicator::record_flight(Command& command, const std::vector<Step>& step
   }
   const auto described = [](const Tensors& tensors) {
     std::vector<RecordedTensor> all;
-    for (const at::Tensor& one : tensors) all.push_back({one.sizes().vec(), one.scalar_type()});
+    for (const at::Tensor& tensor : tensors) all.push_back({tensor.sizes().vec(), tensor.scalar_type()});
     return all;
   };
-  for (const Step& one : steps) {
+  for (const Step& each : steps) {
     Recorded entry;
     entry.group = recorded_;
     entry.sequence = sequence_.load();
     entry.message_sequence = message_sequence_.load();
-    entry.name = options_->backend + ":" + one.title;
+    entry.name = options_->backend + ":" + each.title;
     entry.line = line;
-    entry.inputs = described(one.inputs);
-    entry.outputs = described(one.outputs);
-    entry.is_message = is_message_kind(one.task.operation.kind);
+    entry.inputs = described(each.inputs);
+    entry.outputs = described(each.outputs);
+    entry.is_message = is_message_kind(each.task.operation.kind);
     entry.timeout = command.timeout;
     command.records.push_back(recorder::keep(std::move(entry)));
   }
@@ -185,8 +185,8 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   if (row.isActive()) {
     row._setAsync();
     std::vector<c10::IValue> shown;
-    for (const Step& one : steps) {
-      for (const at::Tensor& tensor : one.inputs.empty() ? one.outputs : one.inputs)
+    for (const Step& step : steps) {
+      for (const at::Tensor& tensor : step.inputs.empty() ? step.outputs : step.inputs)
         shown.emplace_back(tensor);
     }
     record_parameters(steps.front());
@@ -200,23 +200,24 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   command->timeout = (timeout == c10d::kUnsetTimeout ? options_->timeout : timeout) + extra_time;
   command->own_extra_time = own_extra_time;
   // Messages are counted by themselves: not all ranks take part.
-  const bool is_for_all = std::any_of(
-      steps.begin(), steps.end(), [](const Step& one) { return !is_message_kind(one.task.operation.kind); });
+  const bool is_for_all = std::any_of(steps.begin(), steps.end(), [](const Step& each) {
+    return !is_message_kind(each.task.operation.kind);
+  });
   const uint64_t sequence = (is_for_all ? sequence_ : message_sequence_).fetch_add(1) + 1;
   std::vector<runtime::Operand> operands, outputs;
   int64_t nanoseconds = 0;
   uint64_t num_bytes = 0;
-  for (Step& one : steps) {
-    Operation& operation = one.task.operation;
+  for (Step& step : steps) {
+    Operation& operation = step.task.operation;
     operation.sequence = is_message_kind(operation.kind) ? 0 : sequence;
     operation.set_line(line);
     operation.device = devices_of_machine(device.index());
     operation.machine = shared_->machine;
-    nanoseconds += price(one);
+    nanoseconds += price(step);
     count(operation, getSize());
     num_bytes += operation.bytes;
-    for (const at::Tensor& input : one.inputs) operands.push_back(glue::operand_of(input, false));
-    for (const at::Tensor& output : one.outputs) {
+    for (const at::Tensor& input : step.inputs) operands.push_back(glue::operand_of(input, false));
+    for (const at::Tensor& output : step.outputs) {
       operands.push_back(glue::operand_of(output, true));
       outputs.push_back(operands.back());
     }
@@ -230,11 +231,11 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
   ready.block(own);
   nanoseconds += wait_for_simulated(steps, own);
   InUse in_use(own);
-  for (Step& one : steps) {
-    in_use.add(one.inputs);
-    in_use.add(one.outputs);
-    for (const auto& [to, from] : one.copies) in_use.add({to});
-    command->tasks.push_back(std::move(one.task));
+  for (Step& each : steps) {
+    in_use.add(each.inputs);
+    in_use.add(each.outputs);
+    for (const auto& [to, from] : each.copies) in_use.add({to});
+    command->tasks.push_back(std::move(each.task));
   }
   // Known only now: where the current stream is captured, its wait has the other one captured, too.
   command->is_captured = runtime::is_captured(where);
@@ -261,11 +262,11 @@ Communicator::WorkPtr Communicator::submit(std::vector<Step>&& steps, std::chron
     const runtime::simulated::Said said(nanoseconds, is_joined);
     glue::translated([&] { runtime::submit(where, kernel, {nullptr, operands, {}}, outputs); });
   }
-  if (std::any_of(steps.begin(), steps.end(), [](const Step& one) { return !one.copies.empty(); })) {
+  if (std::any_of(steps.begin(), steps.end(), [](const Step& each) { return !each.copies.empty(); })) {
     const c10::StreamGuard on_own(own);
     const at::NoGradGuard no_grad;
-    for (const Step& one : steps) {
-      for (const auto& [to, from] : one.copies) to.copy_(from, /*non_blocking=*/true);
+    for (const Step& step : steps) {
+      for (const auto& [to, from] : step.copies) to.copy_(from, /*non_blocking=*/true);
     }
   }
   auto work = c10::make_intrusive<OwnWork>(getRank(), op_type(steps), own, std::move(results),

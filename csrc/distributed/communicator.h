@@ -66,7 +66,7 @@ struct Shared {
   std::atomic<bool> checks_for_nan{watchdog.finds_nan};
   std::atomic<bool> is_timed{watchdog.is_timed || watchdog.reports_desync};
   ExtraTime extra_time;
-  std::unique_ptr<DesyncTrace> desync;  // null: nobody asks for it
+  std::unique_ptr<DesyncTrace> desync;  // null: it is not asked for
 };
 
 class Communicator final : public c10d::Backend {

@@ -94,17 +94,17 @@ int64_t meet(const std::string& key, const Ranks& members, const char* name, int
 
 void count(const Operation& operation, int num_ranks) {
   const std::lock_guard<std::mutex> lock(counts().mutex);
-  Traffic& one = counts().all[{operation.kind, num_ranks}];
-  one.kind = operation.kind;
-  one.num_ranks = num_ranks;
-  ++one.calls;
-  one.bytes += operation.bytes;
+  Traffic& entry = counts().all[{operation.kind, num_ranks}];
+  entry.kind = operation.kind;
+  entry.num_ranks = num_ranks;
+  ++entry.calls;
+  entry.bytes += operation.bytes;
 }
 
 std::vector<Traffic> traffic() {
   const std::lock_guard<std::mutex> lock(counts().mutex);
   std::vector<Traffic> all;
-  for (const auto& [key, one] : counts().all) all.push_back(one);
+  for (const auto& [key, entry] : counts().all) all.push_back(entry);
   return all;
 }
 

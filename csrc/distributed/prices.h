@@ -31,7 +31,7 @@ int64_t cost_of(int device, const Operation& operation, int num_ranks, int layou
 // `members` are those that are simulated. Returns when it begins, at least `ready_ns`.
 using Meet =
     std::function<int64_t(const std::string& key, const Ranks& members, const char* name, int64_t ready_ns)>;
-// `ranks`: that are simulated, in order; empty: none is, and nobody is asked.
+// `ranks`: that are simulated, in order; empty: none is, and none is asked.
 void set_meeting(Meet meet, Ranks ranks);
 // Those of `ranks` that are simulated.
 Ranks simulated_among(const Ranks& ranks);

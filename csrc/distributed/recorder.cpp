@@ -80,7 +80,8 @@ void complete(int64_t id) { note(id, &Recorded::completed_ns); }
 std::vector<Recorded> entries() {
   const std::lock_guard<std::mutex> lock(kept().mutex);
   std::vector<Recorded> found = kept().entries;
-  std::sort(found.begin(), found.end(), [](const auto& one, const auto& other) { return one.id < other.id; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& each, const auto& other) { return each.id < other.id; });
   return found;
 }
 

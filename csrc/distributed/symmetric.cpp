@@ -113,7 +113,7 @@ struct Signals {
     for (const int peer : from) latest_ns = std::max(latest_ns, exchange(peer, /*sends=*/false, -1, began));
     if (joint != nullptr) joint->begin_at(latest_ns);
   }
-  // Where it has not run, it waits for nobody.
+  // Where it has not run, it waits for no other rank.
   static void release(void* signals) noexcept {
     const auto* const own = static_cast<const Signals*>(signals);
     if (own->joint != nullptr) own->joint->begin_at(-1);
@@ -140,7 +140,7 @@ struct Signals {
       }
       return word.compare_exchange_strong(found, 1 - expected, std::memory_order_acq_rel);
     };
-    // Kernels of programs set signals, too, and wake nobody.
+    // Kernels of programs set signals, too, and wake no rank.
     constexpr std::chrono::milliseconds kLongest{1};
     while (!driver::spin_until(is_done)) {
       const std::string who = "rank " + std::to_string(peers->rank) + " waits for rank " +
@@ -354,9 +354,9 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
       info.store->set(key(info.rank, peer), std::vector<uint8_t>(told.begin(), told.end()));
     }
     for (int peer = 0; peer < info.world_size; ++peer) {
-      Peer& one = peers->all[static_cast<size_t>(peer)];
+      Peer& other = peers->all[static_cast<size_t>(peer)];
       if (peer == info.rank) {
-        one.memory = block.memory;
+        other.memory = block.memory;
         continue;
       }
       const std::vector<uint8_t> told = info.store->get(key(peer, info.rank));
@@ -370,15 +370,15 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
       TORCH_CHECK(!words.fail() && end != std::string::npos, "rendezvous(): rank ", peer,
                   " has sent something else than its memory");
       TORCH_CHECK(its_machine == machine, "rendezvous(): rank ", peer, " is on another machine than rank ",
-                  info.rank, ": symmetric memory joins ranks of one machine. Use a group of those");
+                  info.rank, ": symmetric memory joins ranks of other machine. Use a group of those");
       TORCH_CHECK_VALUE(layout.size == block.layout.size && layout.pad_bytes == block.layout.pad_bytes,
                         "rendezvous(): rank ", peer, " has ", layout.size, " bytes and a signal pad of ",
                         layout.pad_bytes, ", rank ", info.rank, " ", block.layout.size, " and ",
                         block.layout.pad_bytes, ": all ranks must allocate the same");
       const runtime::shared::Received received =
           glue::translated([&] { return runtime::shared::receive(text.substr(end + 1)); });
-      one.memory = std::make_shared<const Memory>(received.address);
-      if (process != getpid()) one.process = std::make_unique<Process>(process);
+      other.memory = std::make_shared<const Memory>(received.address);
+      if (process != getpid()) other.process = std::make_unique<Process>(process);
     }
     // No rank frees its memory or ends before all have received it.
     std::vector<std::string> all_received;

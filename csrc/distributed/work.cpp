@@ -71,7 +71,7 @@ c10::intrusive_ptr<c10::ivalue::Future> OwnWork::getFuture() {
   if (future_ != nullptr) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
                                                      std::vector<c10::Device>{stream_.device()});
-  // It remembers the stream that is current now, and has whoever uses its value wait for that.
+  // It remembers the stream that is current now, and makes code that uses its value wait for that.
   const c10::StreamGuard guard(stream_);
   future_->markCompleted(c10::IValue(results_));
   return future_;

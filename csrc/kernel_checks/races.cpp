@@ -98,7 +98,7 @@ bool LaunchRaces::find_race(const Access& access, uintptr_t address, uint32_t by
       access.kind == AccessKind::kAtomic ||
       (access.kind == AccessKind::kWrite &&
        (value == nullptr || std::memcmp(reinterpret_cast<const void*>(address), value, bytes) != 0));
-  // A value that is there already still counts as written where nobody has written yet: another program may
+  // A value that is there already still counts as written where nothing has written yet: another program may
   // write another one.
   uint32_t count;
   Cell* const cells = cells_at(address, bytes, count);

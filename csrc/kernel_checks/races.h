@@ -39,7 +39,7 @@ class LaunchRaces {
  private:
   struct Page;
   struct Mark {
-    uint32_t program = 0;  // and one; 0: nobody
+    uint32_t program = 0;  // and one; 0: none
     uint32_t epoch = 0;
     uint32_t site = 0;
     bool is_atomic = false;

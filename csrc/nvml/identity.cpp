@@ -98,8 +98,8 @@ LOOM_NVML nvmlDeviceGetBoardId(Handle handle, unsigned* out) {
 LOOM_NVML nvmlDeviceGetMultiGpuBoard(Handle handle, unsigned* out) {
   return with_device(handle, [&](const Device&) { return put(out, 0); });
 }
-LOOM_NVML nvmlDeviceOnSameBoard(Handle one, Handle other, int* out) {
-  return with_device(one, [&](const Device& device) {
+LOOM_NVML nvmlDeviceOnSameBoard(Handle each, Handle other, int* out) {
+  return with_device(each, [&](const Device& device) {
     return with_device(other, [&](const Device& second) { return put(out, &device == &second); });
   });
 }

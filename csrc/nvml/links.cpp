@@ -97,12 +97,12 @@ LOOM_NVML nvmlDeviceGetNvLinkRemoteDeviceType(Handle handle, unsigned link, unsi
 }
 
 // Every device reaches the memory of every other.
-LOOM_NVML nvmlDeviceGetP2PStatus(Handle one, Handle other, int, int* out) {
+LOOM_NVML nvmlDeviceGetP2PStatus(Handle each, Handle other, int, int* out) {
   return with_device(
-      one, [&](const Device&) { return with_device(other, [&](const Device&) { return put(out, 0); }); });
+      each, [&](const Device&) { return with_device(other, [&](const Device&) { return put(out, 0); }); });
 }
-LOOM_NVML nvmlDeviceGetTopologyCommonAncestor(Handle one, Handle other, int* out) {
-  return with_device(one, [&](const Device& first) {
+LOOM_NVML nvmlDeviceGetTopologyCommonAncestor(Handle item, Handle other, int* out) {
+  return with_device(item, [&](const Device& first) {
     return with_device(other,
                        [&](const Device& second) { return put(out, &first == &second ? kInternal : kNode); });
   });

@@ -100,7 +100,7 @@ void fill_timed(const Target& to, void* destination, uint8_t value, size_t bytes
 
 }  // namespace
 
-// --- telling ---
+// --- what is reported ---
 
 void Issue::end() {
   if (state_ != State::kBegun) return;

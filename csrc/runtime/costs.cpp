@@ -40,22 +40,23 @@ void Costs::find_number(Step& step, int64_t number) const {
 }
 
 void Costs::ask(const Unknowns& unknown) const {
-  for (const auto& one : unknown) {
-    if (one->nanoseconds.load() >= 0) continue;
-    const int64_t found = one->is_move ? estimator_.move_ns(one->chip, one->move, one->bytes)
-                                       : estimator_.kernel_ns(one->chip, one->name.c_str(),
-                                                              one->record.record(), one->record.outputs());
-    one->nanoseconds = std::max<int64_t>(found, 0);
+  for (const auto& each : unknown) {
+    if (each->nanoseconds.load() >= 0) continue;
+    const int64_t found = each->is_move ? estimator_.move_ns(each->chip, each->move, each->bytes)
+                                        : estimator_.kernel_ns(each->chip, each->name.c_str(),
+                                                               each->record.record(), each->record.outputs());
+    each->nanoseconds = std::max<int64_t>(found, 0);
   }
 }
 
 void Costs::learn(const Unknowns& asked) {
-  for (const auto& one : asked) known_.insert(one->key, one->nanoseconds.load());
+  for (const auto& item : asked) known_.insert(item->key, item->nanoseconds.load());
 }
 
 void Costs::forget_unknown() {
-  for (const auto& one : unknown_) {
-    if (one->number != kNoCost) numbered_[place_of_number(one->number)] = {nullptr, one->nanoseconds.load()};
+  for (const auto& each : unknown_) {
+    if (each->number != kNoCost)
+      numbered_[place_of_number(each->number)] = {nullptr, each->nanoseconds.load()};
   }
   unknown_.clear();
   places_.clear();

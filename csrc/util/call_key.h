@@ -17,10 +17,10 @@ struct CallKey {
 class KeyMixer {
  public:
   // Two words for one multiplication, whose 128 bits are the next state.
-  void add(uint64_t one, uint64_t other = 0) noexcept {
-    const auto wide = static_cast<unsigned __int128>(first_ ^ one) * (second_ ^ other);
+  void add(uint64_t each, uint64_t other = 0) noexcept {
+    const auto wide = static_cast<unsigned __int128>(first_ ^ each) * (second_ ^ other);
     first_ = static_cast<uint64_t>(wide) ^ 0x9e3779b97f4a7c15u;
-    second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(one, 17) + 0xd6e8feb86659fd93u;
+    second_ = static_cast<uint64_t>(wide >> 64) + std::rotl(each, 17) + 0xd6e8feb86659fd93u;
   }
   // Of what was added so far, and of two words more.
   CallKey key(uint64_t one = 0, uint64_t other = 0) const noexcept {

@@ -130,7 +130,7 @@ def _is_named(node: ast.expr, name: str) -> bool:
 def _members(module: str, owner: ast.ClassDef) -> Iterator[Name]:
     for node in owner.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            decorators = {one.id for one in node.decorator_list if isinstance(one, ast.Name)}
+            decorators = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
             is_property = "property" in decorators
             skipped = 0 if "staticmethod" in decorators else 1
             text = "" if is_property else _parameters(node, skipped)
@@ -141,8 +141,8 @@ def _members(module: str, owner: ast.ClassDef) -> Iterator[Name]:
 def _parameters(node: ast.FunctionDef, skipped: int = 0) -> str:
     arguments = node.args
     arguments.args = arguments.args[skipped:]
-    for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        one.annotation = None
+    for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        each.annotation = None
     for other in (arguments.vararg, arguments.kwarg):
         if other is not None:
             other.annotation = None

@@ -49,7 +49,7 @@ def is_wheel() -> bool:
 def lost_files() -> list[Path]:
     """Return the package's files that had content when pip installed them, and are gone or empty now.
 
-    A file that was changed is not among them: that may be somebody's experiment.
+    A file that was changed is not among them: that may be an experiment.
     """
     try:
         noted = distribution("torch-loom").files or []

@@ -62,7 +62,7 @@ _MESSAGES = ("send", "recv")
 def protocols() -> Mapping[str, tuple[Protocol, ...]]:
     """Return the protocols of each fabric."""
     content = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: tuple(Protocol(**one) for one in content["protocols"][name]) for name in FABRICS}
+    return {name: tuple(Protocol(**each) for each in content["protocols"][name]) for name in FABRICS}
 
 
 def collective_seconds(chip: Chip, collective: str, size_bytes: int, ranks: int | Layout) -> float:
@@ -81,11 +81,11 @@ def collective_seconds(chip: Chip, collective: str, size_bytes: int, ranks: int 
     if route is None:
         return _plain_ring_ns(chip, collective, size_bytes, layout.ranks) * 1e-9
     _, moved, hops, gbps = route
-    return min(one.time_ns(moved, hops, gbps) for one in protocols()[route.fabric]) * 1e-9
+    return min(protocol.time_ns(moved, hops, gbps) for protocol in protocols()[route.fabric]) * 1e-9
 
 
 def route_of(chip: Chip, collective: str, size_bytes: int, layout: Layout) -> Route | None:
-    """Return by what a collective goes; None: by a fabric whose protocols nobody has measured."""
+    """Return by what a collective goes; None: by a fabric whose protocols are not measured."""
     ranks, nodes = layout.ranks, layout.nodes
     is_message = collective in _MESSAGES
     moved = _moved_bytes(collective, size_bytes, ranks)

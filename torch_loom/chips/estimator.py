@@ -86,7 +86,7 @@ class Estimator:
         numbers = dict(zip(launched.outline["numbers"], launch[4:], strict=True))
         work = launches.work_of(launched.outline, (launch[1], launch[2], launch[3]), numbers)
         footprint = [0.0, 0.0]
-        for address, sizes, strides, item_bytes, is_written, _ in {one[0]: one for one in inputs}.values():
+        for address, sizes, strides, item_bytes, is_written, _ in {each[0]: each for each in inputs}.values():
             if address:
                 sizes_of = [size for size, stride in zip(sizes, strides, strict=True) if stride or not size]
                 footprint[is_written] += math.prod(sizes_of) * item_bytes

@@ -49,10 +49,10 @@ def _is_of(device: str, chip: Chip) -> bool:
     return any(_is_same(_words(device), _words(name)) for name in (chip.product_name, chip.name))
 
 
-def _is_same(one: set[str], other: set[str]) -> bool:
+def _is_same(each: set[str], other: set[str]) -> bool:
     # Cards that differ in their memory have other rates; not every name says how much it is.
-    memories = [{word for word in words if _MEMORY.fullmatch(word)} for words in (one, other)]
-    return one - memories[0] == other - memories[1] and (not all(memories) or memories[0] == memories[1])
+    memories = [{word for word in words if _MEMORY.fullmatch(word)} for words in (each, other)]
+    return each - memories[0] == other - memories[1] and (not all(memories) or memories[0] == memories[1])
 
 
 def _words(name: str) -> set[str]:

@@ -121,7 +121,7 @@ def forecast(found: Sequence[Protocol], rows: Sequence[Row]) -> NDArray[np.float
     """Return nanoseconds for each row, of one fabric."""
     # A protocol's time goes by vectors, too.
     figures: list[Any] = [np.array([getattr(row.route, name) for row in rows]) for name in Route._fields[1:]]
-    return np.asarray(np.min([one.time_ns(*figures) for one in found], axis=0))
+    return np.asarray(np.min([each.time_ns(*figures) for each in found], axis=0))
 
 
 def forecasts(found: Mapping[str, Sequence[Protocol]], rows: Sequence[Row]) -> NDArray[np.float64]:
@@ -144,7 +144,7 @@ def fit(start: Sequence[Protocol], rows: Sequence[Row]) -> tuple[Protocol, ...]:
 
     def protocols_of(vector: Any) -> list[Protocol]:
         found = [Protocol(*np.exp(part)) for part in vector.reshape(-1, width)]
-        return [one._replace(link_share=min(one.link_share, 1.0)) for one in found]
+        return [each._replace(link_share=min(each.link_share, 1.0)) for each in found]
 
     def residuals(vector: Any) -> Any:
         errors = np.log(forecast(protocols_of(vector), rows)) - took
@@ -155,15 +155,15 @@ def fit(start: Sequence[Protocol], rows: Sequence[Row]) -> tuple[Protocol, ...]:
     begin = np.log(np.maximum(np.array(start, dtype=float), 1e-3)).ravel()
     best = min(
         (levenberg(residuals, begin + shift, steps=80) for shift in _shifts(len(begin))),
-        key=lambda one: one[1],
+        key=lambda each: each[1],
     )
     # What no row shows has gone towards zero.
     return tuple(
-        Protocol(*(rounded(value) if value >= LEAST else 0.0 for value in one))._replace(
-            link_share=rounded(max(one.link_share, LEAST_SHARE)),
-            ramp_ns_of_links=max(1.0, rounded(one.ramp_ns_of_links)),
+        Protocol(*(rounded(value) if value >= LEAST else 0.0 for value in each))._replace(
+            link_share=rounded(max(each.link_share, LEAST_SHARE)),
+            ramp_ns_of_links=max(1.0, rounded(each.ramp_ns_of_links)),
         )
-        for one in protocols_of(best[0])
+        for each in protocols_of(best[0])
     )
 
 
@@ -201,24 +201,24 @@ def _kept(
     ]
     told = [{name: n if n >= LEAST_TIMINGS else 0 for name, n in counts.items()} for counts in told]
     kept = [*found]
-    for number, (one, other, counts) in enumerate(zip(found, shipped, told, strict=True)):
+    for number, (each, other, counts) in enumerate(zip(found, shipped, told, strict=True)):
         before = forecast(kept, rows)
-        kept[number] = one._replace(
+        kept[number] = each._replace(
             **{name: getattr(other, name) for name, count in counts.items() if not count}
         )
         if (forecast(kept, rows) < before * (1 - LEAST_CHANGE)).any():
-            kept[number] = one
+            kept[number] = each
     return Fit(tuple(kept), tuple(told))
 
 
 def told_by(found: Sequence[Protocol], rows: Sequence[Row]) -> list[dict[str, int]]:
     """Return, for each figure of each protocol, how many rows' times change enough with it."""
     base, counts = forecast(found, rows), []
-    for number, one in enumerate(found):
+    for number, each in enumerate(found):
         own = {}
         for name in Protocol._fields:
             more = [*found]
-            more[number] = one._replace(**{name: getattr(one, name) * 1.1})
+            more[number] = each._replace(**{name: getattr(each, name) * 1.1})
             slope = np.abs(np.log(forecast(more, rows) / base)) / np.log(1.1)
             own[name] = int((slope >= LEAST_SLOPE).sum())
         counts.append(own)

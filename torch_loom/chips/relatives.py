@@ -1,4 +1,4 @@
-"""Whose curves stand for a chip that nobody measured: those of chips like it by their data sheets."""
+"""Whose curves stand for a chip that was not measured: those of chips like it by their data sheets."""
 
 from __future__ import annotations
 

@@ -386,7 +386,7 @@ def _imported(model: Any, inputs: Sequence[Any]) -> nn.Module:
     from torch_loom.compiler.onnx import load_onnx
 
     module: nn.Module = load_onnx(model)
-    place = next((one.device for one in inputs if isinstance(one, torch.Tensor)), None)
+    place = next((each.device for each in inputs if isinstance(each, torch.Tensor)), None)
     return module if place is None else module.to(place)
 
 

@@ -1,4 +1,4 @@
-"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results that nobody computed."""
+"""What ``options={"mode": ["compile_only"]}`` leaves: a program on disk, and results without values."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _call(node: fx.Node) -> Mapping[str, Any]:
     try:
         call = call_of(node)
     except Exception:
-        # What an image cannot hold, such as control flow, is told by its name.
-        args = [encode(one, name_of) for one in node.args if isinstance(one, fx.Node)]
+        # What an image cannot hold, such as control flow, is reported by its name.
+        args = [encode(argument, name_of) for argument in node.args if isinstance(argument, fx.Node)]
         return {"name": node.name, "op": op_name(node), "args": args}
     return {"name": call.name, "op": call.op, "args": call.args, "kwargs": call.kwargs}
 
@@ -95,7 +95,7 @@ def unset_results(graph: fx.GraphModule) -> Callable[..., list[Any]]:
     wanted = [result.meta.get("val") if isinstance(result, fx.Node) else result for result in _results(graph)]
 
     def results(*inputs: Any) -> list[Any]:
-        return [_unset(one) for one in wanted]
+        return [_unset(each) for each in wanted]
 
     return results
 
@@ -103,5 +103,5 @@ def unset_results(graph: fx.GraphModule) -> Callable[..., list[Any]]:
 def _unset(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    sizes, strides = (tuple(int(one) for one in many) for many in (value.shape, value.stride()))
+    sizes, strides = (tuple(int(each) for each in many) for many in (value.shape, value.stride()))
     return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)

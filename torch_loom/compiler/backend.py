@@ -73,7 +73,7 @@ _compiled: list[weakref.ref[CompiledGraph]] = []
 
 def compiled_graphs() -> list[CompiledGraph]:
     """Return what the backend has compiled since :func:`reset` and Dynamo still holds, in order."""
-    return [graph for one in _compiled if (graph := one()) is not None]
+    return [graph for each in _compiled if (graph := each()) is not None]
 
 
 def reset() -> None:
@@ -123,7 +123,8 @@ def loom_backend(
 
         # As below: what a training step keeps would be copied out of the memory of its graph.
         is_trained = torch.is_grad_enabled() and any(
-            isinstance(one, torch.Tensor) and one.requires_grad for one in example_inputs
+            isinstance(example_input, torch.Tensor) and example_input.requires_grad
+            for example_input in example_inputs
         )
         patches = {} if replays and is_trained else {"triton.cudagraphs": replays}
         compiled: Any = compile_fx(graph, list(example_inputs), config_patches=patches)
@@ -227,7 +228,7 @@ def _compile(
         graph = run(graph, EAGER_PASSES, context)
     hosts = {node.name: facts(node).host_reason for node in graph.graph.nodes if facts(node).host_reason}
     compiled = CompiledGraph(role, graph, context.records, hosts, notes=context.notes)
-    _compiled[:] = [one for one in _compiled if one() is not None]
+    _compiled[:] = [each for each in _compiled if each() is not None]
     _compiled.append(weakref.ref(compiled))
     function: Callable[..., Any] = graph.forward
     if build is not None:

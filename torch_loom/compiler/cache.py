@@ -195,7 +195,7 @@ def _as_text(value: Any) -> Any:
 def _are_whole(given: overrides.Overrides) -> bool:
     """Whether the texts of all predicates say what they ask."""
     asked = [*given.epoch_breaks, *given.chip_breaks, *(predicate for predicate, _ in given.precisions)]
-    return all(one.is_whole for one in asked if isinstance(one, Predicate))
+    return all(each.is_whole for each in asked if isinstance(each, Predicate))
 
 
 @functools.cache

@@ -25,7 +25,9 @@ def call_of(node: fx.Node) -> Call:
     """
     own = facts(node)
     if getattr(node.target, "__name__", "") == "getitem":
-        return Call(node.name, "getitem", [encode(one, name_of) for one in node.args], source=own.source)
+        return Call(
+            node.name, "getitem", [encode(argument, name_of) for argument in node.args], source=own.source
+        )
     if not isinstance(node.target, torch._ops.OpOverload):
         raise CompilerOptionError(
             f"{node.name} calls {op_name(node)}, which is no op that an executable can hold. torch.compile("
@@ -34,8 +36,8 @@ def call_of(node: fx.Node) -> Call:
     return Call(
         node.name,
         op_name(node),
-        [encode(one, name_of) for one in node.args],
-        {key: encode(one, name_of) for key, one in node.kwargs.items()},
+        [encode(argument, name_of) for argument in node.args],
+        {key: encode(each, name_of) for key, each in node.kwargs.items()},
         bool(own.host_reason),
         own.source,
     )

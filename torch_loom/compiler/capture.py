@@ -91,15 +91,15 @@ def changes_itself(
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad(), unchanged(module):
         fakes: dict[int, torch.Tensor] = {}
 
-        def fake(one: Any) -> Any:
-            if not isinstance(one, torch.Tensor):
-                return one
-            if id(one) not in fakes:
-                fakes[id(one)] = stand_in(mode, *_shown_tensor(one))
-            return fakes[id(one)]
+        def fake(each: Any) -> Any:
+            if not isinstance(each, torch.Tensor):
+                return each
+            if id(each) not in fakes:
+                fakes[id(each)] = stand_in(mode, *_shown_tensor(each))
+            return fakes[id(each)]
 
         try:
-            values = {name: fake(one) for name, one in state.items()}
+            values = {name: fake(each) for name, each in state.items()}
             given, named = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
             torch.func.functional_call(module, values, given, named, strict=False)
             with unchanged(module) as has_changed:
@@ -150,7 +150,7 @@ class _Recorder(SchemaCheckMode):
             return noted.node, noted.shown
         kind = type(value)
         if isinstance(value, tuple | list):
-            both = [self._named_and_shown(one) for one in value]
+            both = [self._named_and_shown(each) for each in value]
             return kind([named for named, _ in both]), (kind, *(shown for _, shown in both))
         if isinstance(value, _PLAIN_VALUES):
             return value, (kind, repr(value) if kind is float else value)
@@ -163,7 +163,7 @@ class _Recorder(SchemaCheckMode):
             raise NotPlainError("what PyTorch does is switched within the forward")
         given = kwargs or {}
         nodes, shown_args = self._named_and_shown(args)
-        both = {name: self._named_and_shown(one) for name, one in given.items()}
+        both = {name: self._named_and_shown(each) for name, each in given.items()}
         node = add_call(self.graph, func, nodes, {name: named for name, (named, _) in both.items()})
         key = (func, shown_args, tuple((name, shown) for name, (_, shown) in both.items()))
         known = self._known.get(key)
@@ -193,15 +193,15 @@ class _Recorder(SchemaCheckMode):
         if isinstance(result, FakeTensor):
             if shown is _FIRST_OPERAND:
                 shown = self._nodes[id(result)].shown
-            # PyTorch returns a copy of a new tensor that somebody else holds, so nodes have another.
+            # PyTorch returns a copy of a new tensor that another name holds, so nodes have another.
             if shown not in self._values:
                 self._values[shown] = self._made(shown)
             node.meta["val"] = self._values[shown]
             self._nodes[id(result)] = _Noted(weakref.ref(result), node, shown)
         elif type(result) in (tuple, list):
             parts = [self.graph.call_function(operator.getitem, (node, i)) for i in range(len(result))]
-            for one, part, one_shown in zip(result, parts, shown[1:], strict=True):
-                self._take(one, part, one_shown)
+            for each, part, one_shown in zip(result, parts, shown[1:], strict=True):
+                self._take(each, part, one_shown)
             node.meta["val"] = type(result)([part.meta["val"] for part in parts])
         else:
             raise NotPlainError(f"{node.target} returns a {type(result).__name__}")
@@ -269,15 +269,19 @@ def _plain_convolution(
     dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> _Shown | None:
-    others = [one for one in (weight, bias) if one is not None]
+    others = [each for each in (weight, bias) if each is not None]
     # A kernel that takes channels last gives them last, too. Of sizes of 1, only strides say where they are.
     is_plain = x.dim() == weight.dim() == 4 and all(
-        one.stride() == _contiguous_strides(one.shape) for one in (x, weight)
+        each.stride() == _contiguous_strides(each.shape) for each in (x, weight)
     )
     is_one_kind = all(
         other.is_contiguous() and (other.dtype, other.device) == (x.dtype, x.device) for other in others
     )
-    if not is_plain or not is_one_kind or any(len(one) not in (1, 2) for one in (stride, padding, dilation)):
+    if (
+        not is_plain
+        or not is_one_kind
+        or any(len(each) not in (1, 2) for each in (stride, padding, dilation))
+    ):
         return None
     channels, inner = weight.shape[:2]
     if groups < 1 or channels % groups or x.shape[1] != inner * groups:
@@ -286,7 +290,7 @@ def _plain_convolution(
         return None
     sizes = [x.shape[0], channels]
     for place in (0, 1):
-        step, edge, apart = (one[min(place, len(one) - 1)] for one in (stride, padding, dilation))
+        step, edge, apart = (each[min(place, len(each) - 1)] for each in (stride, padding, dilation))
         room = x.shape[2 + place] + 2 * edge - apart * (weight.shape[2 + place] - 1) - 1
         if min(room, edge) < 0 or min(step, apart) < 1:
             return None
@@ -326,8 +330,14 @@ def _as_in_an_export() -> Iterator[None]:
     """What a forward can ask is what it is told in an export."""
     with ExitStack() as stack:
         flags = torch.backends.cudnn.flags(enabled=False)
-        for one in (torch.no_grad(), flags, enable_python_dispatcher(), _compiling_state_context(), _Watch()):
-            stack.enter_context(one)
+        for each in (
+            torch.no_grad(),
+            flags,
+            enable_python_dispatcher(),
+            _compiling_state_context(),
+            _Watch(),
+        ):
+            stack.enter_context(each)
         yield
 
 
@@ -377,7 +387,7 @@ def _held(module: nn.Module) -> list[Any]:
         if kind is dict or issubclass(kind, _CONTAINERS):
             found[id(value)] = value
             inner = value.values() if issubclass(kind, dict) else value
-            waiting += [one for one in inner if type(one) not in _FINAL]
+            waiting += [each for each in inner if type(each) not in _FINAL]
         elif issubclass(kind, tuple):
             objects.add(id(value))
             waiting += value

@@ -118,7 +118,7 @@ def line_of(error: BaseException) -> str | None:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         is_installed = "site-packages" in path.parts
-        if not path.is_file() or any(path.is_relative_to(one) for one in _NOT_THE_MODEL):
+        if not path.is_file() or any(path.is_relative_to(each) for each in _NOT_THE_MODEL):
             continue
         if is_installed or not path.is_relative_to(library):
             return f"{frame.filename}:{frame.lineno}, in {frame.name}, `{frame.line}`"
@@ -138,7 +138,7 @@ def check_dtypes(graph: fx.GraphModule) -> None:
     for node in graph.graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or shape_class(node) not in _MIXED:
             continue
-        dtypes = {tensor.dtype for one in node.all_input_nodes for tensor in tensors_of(value_of(one))}
+        dtypes = {tensor.dtype for each in node.all_input_nodes for tensor in tensors_of(value_of(each))}
         if len(dtypes - {torch.bool}) < 2 or _bytes_of(node) > _MOST_BYTES:
             continue
         try:
@@ -155,7 +155,7 @@ def check_dtypes(graph: fx.GraphModule) -> None:
 
 
 def _bytes_of(node: fx.Node) -> int:
-    values = [value_of(one) for one in (node, *node.all_input_nodes)]
+    values = [value_of(each) for each in (node, *node.all_input_nodes)]
     return sum(tensor.nbytes for value in values for tensor in tensors_of(value))
 
 

@@ -19,7 +19,7 @@ def layers_of(module: nn.Module) -> dict[str, nn.Module]:
     """Return the layers that would run as one op now, if their other conditions hold, by their names."""
     if not torch.backends.mha.get_fastpath_enabled():
         return {}
-    return {name: one for name, one in module.named_modules() if _may_take_it(one)}
+    return {name: each for name, each in module.named_modules() if _may_take_it(each)}
 
 
 def _may_take_it(module: nn.Module) -> bool:

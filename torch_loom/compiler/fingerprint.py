@@ -107,9 +107,9 @@ class _Trace(TorchFunctionMode):
         if isinstance(value, _PLAIN):
             return repr(value)
         if isinstance(value, tuple | list):
-            return f"{type(value).__name__}[{','.join([self.shown(one) for one in value])}]"
+            return f"{type(value).__name__}[{','.join([self.shown(each) for each in value])}]"
         if isinstance(value, dict):
-            return f"{{{','.join([f'{key!r}:{self.shown(one)}' for key, one in value.items()])}}}"
+            return f"{{{','.join([f'{key!r}:{self.shown(each)}' for key, each in value.items()])}}}"
         if isinstance(value, slice):
             return f"slice[{self.shown([value.start, value.stop, value.step])}]"
         if isinstance(value, (*_NAMED, torch.device)):
@@ -146,8 +146,8 @@ def _without_devices(
     """Let everything be on the meta device."""
     if "device" in kwargs:
         kwargs = {**kwargs, "device": _META}
-    if any(isinstance(one, torch.device) for one in args):
-        args = tuple(_META if isinstance(one, torch.device) else one for one in args)
+    if any(isinstance(argument, torch.device) for argument in args):
+        args = tuple(_META if isinstance(argument, torch.device) else argument for argument in args)
     if getattr(function, "__name__", "") == "to" and len(args) > 1 and isinstance(args[1], str):
         args = (args[0], _META, *args[2:])
     return args, kwargs
@@ -168,9 +168,9 @@ def _line() -> str:
 def _structure(module: nn.Module) -> Iterator[str]:
     """The modules with their classes, and the state of the files that define these."""
     files = set()
-    for name, one in module.named_modules(remove_duplicate=False):
-        kind = type(one)
-        yield f"{name} {kind.__module__}.{kind.__qualname__} {one.training}"
+    for name, each in module.named_modules(remove_duplicate=False):
+        kind = type(each)
+        yield f"{name} {kind.__module__}.{kind.__qualname__} {each.training}"
         files.add(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
     for file in sorted(files):
         try:

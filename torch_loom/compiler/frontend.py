@@ -58,7 +58,7 @@ def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def is_elsewhere(module: Any, device: torch.device) -> bool:
     """Whether a module has values that are not on the device."""
-    return isinstance(module, nn.Module) and any(one.device != device for one in state_of(module).values())
+    return isinstance(module, nn.Module) and any(each.device != device for each in state_of(module).values())
 
 
 def folded_of(
@@ -168,7 +168,7 @@ def plainly_exported(
     """
     own = state_of(module)
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    homes = {one.device for one in (*own.values(), *leaves)}
+    homes = {each.device for each in (*own.values(), *leaves)}
     if homes != {device} and homes != {torch.device("cpu")}:
         raise NotPlainError("tensors are in several places")
     with without_noise():
@@ -189,8 +189,8 @@ def _insert_constants(graph: fx.Graph) -> None:
         value = node.meta.get("val", node)
         if isinstance(value, CONSTANTS):
 
-            def constant(one: fx.Node, node: fx.Node = node, value: Any = value) -> Any:
-                return value if one is node else one
+            def constant(each: fx.Node, node: fx.Node = node, value: Any = value) -> Any:
+                return value if each is node else each
 
             for user in list(node.users):
                 user.args = fx.node.map_arg(user.args, constant)
@@ -248,10 +248,10 @@ def _use_labels(graph: fx.Graph) -> None:
             groups.setdefault(label, []).append(node)
     chosen = {}
     for label, nodes in groups.items():
-        products = [one for one in nodes if shape_class(one) in ("matmul", "convolution", "attention")]
+        products = [each for each in nodes if shape_class(each) in ("matmul", "convolution", "attention")]
         chosen[(products or nodes)[-1]] = label
-        for one in nodes:
-            facts(one).label = label
+        for each in nodes:
+            facts(each).label = label
     wanted = {node_name(name) for name, _ in chosen.values()}
     for node in graph.nodes:  # a label's name is not another op's, by chance
         if node.op == "call_function" and node not in chosen and node.name in wanted:
@@ -267,7 +267,7 @@ def _is_on(program: Any, device: torch.device) -> bool:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     for node in program.graph.nodes:
         tensors += tensors_of(value_of(node))
-        if any(isinstance(one, torch.device) and one != device for one in node.kwargs.values()):
+        if any(isinstance(each, torch.device) and each != device for each in node.kwargs.values()):
             return False
     return all(tensor.device == device for tensor in tensors)
 

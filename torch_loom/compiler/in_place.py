@@ -47,7 +47,7 @@ def _without_write(node: fx.Node) -> Any:
     if not isinstance(first, fx.Node) or set(first.users) != {node} or not _is_new(first):
         return None
     own = value_of(first)
-    values = [value_of(one) for one in node.all_input_nodes]
+    values = [value_of(each) for each in node.all_input_nodes]
     if any(not isinstance(value, torch.Tensor) or value.dtype != own.dtype for value in values):
         return None
     return _functional(node.target)
@@ -59,7 +59,7 @@ def _is_new(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
         return False
     has_aliases = any(
-        one.alias_info is not None for one in (*target._schema.arguments, *target._schema.returns)
+        each.alias_info is not None for each in (*target._schema.arguments, *target._schema.returns)
     )
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         str(target._name), "CompositeImplicitAutograd"

@@ -102,18 +102,18 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from tensors_of(one)
+        for each in value:
+            yield from tensors_of(each)
 
 
 def num_elements(value: Any) -> int:
     """Return how many elements a result has; sizes that are not known count as their hints."""
-    return sum(math.prod(int(size) for size in one.shape) for one in tensors_of(value))
+    return sum(math.prod(int(size) for size in each.shape) for each in tensors_of(value))
 
 
 def num_bytes(value: Any) -> int:
     """Return how many bytes a result has."""
-    return sum(math.prod(int(s) for s in one.shape) * one.dtype.itemsize for one in tensors_of(value))
+    return sum(math.prod(int(s) for s in each.shape) * each.dtype.itemsize for each in tensors_of(value))
 
 
 def source_of(node: fx.Node) -> str:

@@ -47,7 +47,7 @@ def program_of(
                 dtype = str(value.dtype).removeprefix("torch.")
                 inputs.append({"name": node.name, "shape": [int(s) for s in value.shape], "dtype": dtype})
         elif node.op == "output":
-            outputs = [encode(one, name_of) for one in node.args[0]]
+            outputs = [encode(argument, name_of) for argument in node.args[0]]
         else:
             calls.append(call_of(node))
     kept = [output for i, output in enumerate(outputs) if i not in updates.values()]
@@ -78,7 +78,7 @@ def plan_data(
     options = context.options
     clock_hz = target.clock_ghz * 1e9
     interval = plan.interval_cycles
-    busy = sum(one.cycles * one.grid[0] * one.grid[1] for epoch in plan.epochs for one in epoch.placed)
+    busy = sum(each.cycles * each.grid[0] * each.grid[1] for epoch in plan.epochs for each in epoch.placed)
     whole = sum(epoch.cycles for epoch in plan.epochs) * target.cores
     hosts = {
         node.name: {"op": op_name(node), "reason": facts(node).host_reason, "source": facts(node).source}
@@ -93,12 +93,12 @@ def plan_data(
         "channels": target.channels,
         "channel_bytes": target.channel_bytes,
         "clock_ghz": target.clock_ghz,
-        "harvested_rows": [list(one) for one in target.harvested],
+        "harvested_rows": [list(each) for each in target.harvested],
         "options": changed(options),
         "epochs": [_epoch_data(epoch) for epoch in plan.epochs],
         "edges": [[edge.producer, edge.consumer, edge.bytes] for edge in plan.edges],
         "queues": [
-            {key: list(one) if isinstance(one, tuple) else one for key, one in vars(queue).items()}
+            {key: list(each) if isinstance(each, tuple) else each for key, each in vars(queue).items()}
             for queue in plan.queues
         ],
         "host": hosts,
@@ -124,22 +124,22 @@ def _epoch_data(epoch: Any) -> dict[str, Any]:
         "dram_cycles": epoch.dram_cycles,
         "fill_cycles": epoch.fill_cycles,
         "bound": epoch.bound,
-        "ops": [_op_data(one) for one in epoch.placed],
+        "ops": [_op_data(each) for each in epoch.placed],
     }
 
 
-def _op_data(one: Any) -> dict[str, Any]:
-    work = one.work
+def _op_data(each: Any) -> dict[str, Any]:
+    work = each.work
     return {
         "name": work.name,
         "type": work.kind,
         "parts": list(work.parts),
-        "grid_loc": [one.row, one.column],
-        "grid_size": list(one.grid),
-        "transposed": one.transposed,
-        "t": one.t,
-        "cycles": one.cycles,
-        "sram_bytes": one.sram_bytes,
+        "grid_loc": [each.row, each.column],
+        "grid_size": list(each.grid),
+        "transposed": each.transposed,
+        "t": each.t,
+        "cycles": each.cycles,
+        "sram_bytes": each.sram_bytes,
         "parameter_bytes": work.parameter_bytes,
         "input_bytes": work.input_bytes,
         "output_bytes": work.output_bytes,

@@ -75,7 +75,7 @@ def _path(value: Any) -> str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
         raise ValueError("a list of names of ops")
     return tuple(value)
 
@@ -187,10 +187,10 @@ class Options:
         return dataclasses.replace(self, **checked)
 
 
-PYBUDA_OPTIONS = tuple(one.name for one in fields(Options))[:33]
+PYBUDA_OPTIONS = tuple(each.name for each in fields(Options))[:33]
 """The options of ``set_configuration_options``."""
 
-_FIELDS = {one.name: one for one in fields(Options)}
+_FIELDS = {each.name: each for each in fields(Options)}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -43,15 +43,17 @@ class Overrides:
         names = {op.name for op in ops}
 
         def known(given: list[Any]) -> list[Any]:
-            return [one for one in given if (one in names if isinstance(one, str) else any(map(one, ops)))]
+            return [
+                each for each in given if (each in names if isinstance(each, str) else any(map(each, ops)))
+            ]
 
         return replace(
             self,
             epoch_breaks=known(self.epoch_breaks),
             chip_breaks=known(self.chip_breaks),
-            sizes={name: one for name, one in self.sizes.items() if name in names},
-            starts={name: one for name, one in self.starts.items() if name in names},
-            streams={name: one for name, one in self.streams.items() if name in names},
+            sizes={name: each for name, each in self.sizes.items() if name in names},
+            starts={name: each for name, each in self.starts.items() if name in names},
+            streams={name: each for name, each in self.streams.items() if name in names},
         )
 
 

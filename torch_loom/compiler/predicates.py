@@ -110,9 +110,9 @@ def checked(selector: Selector) -> tuple[str | Predicate, ...]:
         found = tuple(parts)
     except TypeError:
         found = (selector,)
-    for one in found:
-        if not isinstance(one, str | Predicate):
-            raise CompilerOptionError(f"{one!r} is no op's name and no predicate")
+    for each in found:
+        if not isinstance(each, str | Predicate):
+            raise CompilerOptionError(f"{each!r} is no op's name and no predicate")
     return found  # type: ignore[return-value]
 
 
@@ -124,16 +124,16 @@ def matching(selector: Selector, ops: Sequence[Named], what: str) -> list[str]:
     """
     found: list[str] = []
     names = {op.name for op in ops}
-    for one in checked(selector):
-        if isinstance(one, str):
-            if one not in names:
-                near = ", ".join(sorted(names, key=lambda name: _distance(name, one))[:5])
-                raise UnknownOpError(f"{what}: there is no op {one!r}. Ops of that name or near it: {near}")
-            found.append(one)
+    for each in checked(selector):
+        if isinstance(each, str):
+            if each not in names:
+                near = ", ".join(sorted(names, key=lambda name: _distance(name, each))[:5])
+                raise UnknownOpError(f"{what}: there is no op {each!r}. Ops of that name or near it: {near}")
+            found.append(each)
         else:
-            own = [op.name for op in ops if one(op)]
+            own = [op.name for op in ops if each(op)]
             if not own:
-                raise UnknownOpError(f"{what}: {one} holds for none of the {len(ops)} ops")
+                raise UnknownOpError(f"{what}: {each} holds for none of the {len(ops)} ops")
             found += own
     return found
 

@@ -93,8 +93,8 @@ class Target:
             phases: of a matrix product, against those that the chip's peak rate counts.
         """
         # Of layouts of images, which a GPU's libraries convert, tiles know nothing.
-        lowered = [one for one in lower(op) if one.family != "layout" or not self.has_tiles]
-        kernels = [(one, phases if _is_product(one) else 1.0) for one in lowered]
+        lowered = [each for each in lower(op) if each.family != "layout" or not self.has_tiles]
+        kernels = [(each, phases if _is_product(each) else 1.0) for each in lowered]
         moved = sum(tensor.memory_bytes for tensor in (*op.inputs, *op.outputs))
         # The chip's rates are those of its own clock; `clock_ghz` may be another.
         own_ghz = (self.chip.clock_mhz or 1000) / 1000
@@ -156,11 +156,11 @@ def target_of(chip: Chip, options: Options, num_chips: int = 1) -> Target:
     if harvested:
         # All chips are placed alike, so the chip with the fewest rows counts.
         whole = chip.grid_rows or rows
-        rows = whole - max(len(one) for one in harvested)
-        if rows < 1 or any(row >= whole for one in harvested for row in one):
+        rows = whole - max(len(each) for each in harvested)
+        if rows < 1 or any(row >= whole for each in harvested for row in each):
             raise CompilerOptionError(
-                f"harvested_rows={[list(one) for one in options.harvested_rows]}: {chip.name} has {whole} "
-                "rows of cores"
+                f"harvested_rows={[list(rows) for rows in options.harvested_rows]}: {chip.name} has "
+                f"{whole} rows of cores"
             )
     clock = (chip.clock_mhz or 1000) / 1000
     channels = chip.dram_channels or GUESSED_CHANNELS
@@ -195,10 +195,10 @@ def _harvested(given: Sequence[Sequence[int]], num_chips: int) -> tuple[tuple[in
         return ()
     if len(given) != num_chips:
         raise CompilerOptionError(
-            f"harvested_rows={[list(one) for one in given]}: there are {num_chips} chips, and it takes a "
+            f"harvested_rows={[list(each) for each in given]}: there are {num_chips} chips, and it takes a "
             "list for each"
         )
-    return tuple(tuple(sorted({_logical(row) for row in one})) for one in given)
+    return tuple(tuple(sorted({_logical(row) for row in each})) for each in given)
 
 
 def _logical(row: int) -> int:

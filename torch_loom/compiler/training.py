@@ -63,7 +63,7 @@ def exported_step(
     inputs = [leaf.detach().to(device) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     kept = [*values.values(), *state.tensors]
     names = list(values)
-    trained = [name for name, one in module.named_parameters() if one.requires_grad]
+    trained = [name for name, each in module.named_parameters() if each.requires_grad]
 
     def step(*flat: torch.Tensor) -> list[torch.Tensor]:
         own = dict(zip(names, flat, strict=False))
@@ -127,7 +127,7 @@ def _functional(function: Callable[..., list[torch.Tensor]]) -> Callable[..., li
     core: Any = torch
 
     def run(*flat: torch.Tensor) -> list[torch.Tensor]:
-        wrapped = [core._to_functional_tensor(one) for one in flat]
+        wrapped = [core._to_functional_tensor(each) for each in flat]
         core._enable_functionalization(reapply_views=True)
         try:
             results = function(*wrapped)
@@ -146,8 +146,8 @@ class _State:
     def __init__(
         self, optimizer: torch.optim.Optimizer, module: nn.Module, values: dict[str, torch.Tensor]
     ) -> None:
-        own = {id(one): name for name, one in module.named_parameters()}
-        groups = [[own.get(id(one)) for one in group["params"]] for group in optimizer.param_groups]
+        own = {id(each): name for name, each in module.named_parameters()}
+        groups = [[own.get(id(each)) for each in group["params"]] for group in optimizer.param_groups]
         if any(name is None for names in groups for name in names):
             raise CompilerOptionError(
                 "optimizer: it has parameters that are not the module's. Make it of module.parameters()"
@@ -156,7 +156,7 @@ class _State:
         self._groups: list[list[str]] = groups  # type: ignore[assignment]
         self.keys: list[tuple[str, str]] = []
         self.tensors: list[torch.Tensor] = []
-        named = {own[id(one)]: kept for one, kept in optimizer.state.items() if id(one) in own}
+        named = {own[id(each)]: kept for each, kept in optimizer.state.items() if id(each) in own}
         for name, kept in (named or self._first(values)).items():
             for key, value in kept.items():
                 if isinstance(value, torch.Tensor | int | float) and not isinstance(value, bool):
@@ -248,7 +248,7 @@ def _as_exported(
     assert isinstance(results, list | tuple)
     # What nothing changes is no result.
     changed = [(node, result) for node, result in zip(kept, results[1:], strict=True) if result is not node]
-    output.args = ([results[0], *(one for _, one in changed)],)
+    output.args = ([results[0], *(each for _, each in changed)],)
     traced.graph.eliminate_dead_code()
     traced.recompile()
     tensors = [*values.values(), *state.tensors]

@@ -80,7 +80,7 @@ def _has_kernel_on_card(is_dispatched: Callable[[str, Any], bool]) -> Callable[[
         if key not in ("CUDA", torch._C.DispatchKey.CUDA) or not is_dispatched(op, key):
             return is_dispatched(op, key)
         has_own = any(
-            torch._C._dispatch_has_kernel_for_dispatch_key(op, one) for one in ("CUDA", *composites)
+            torch._C._dispatch_has_kernel_for_dispatch_key(op, each) for each in ("CUDA", *composites)
         )
         return has_own or bool(_C.op_facts(*op.split("."))["is_served"])
 

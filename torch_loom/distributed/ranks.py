@@ -35,7 +35,7 @@ def as_rank(
     """Be a rank of a planned group in the body: with a launcher's environment, and the default group.
 
     The program's own ``init_process_group()`` is that group. Objects go the way that ``objects`` says, by
-    default to nobody.
+    default to no rank.
 
     Raises:
         DryRunError: in that call: it names another rank, or another number of them.

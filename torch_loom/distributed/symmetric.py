@@ -36,7 +36,7 @@ def _memory_of(tensor: Tensor, group: str, op: str) -> Any:
 
 
 def _sum(op: str, tensor: Tensor, reduction: str, group: str, given: Tensor | None = None) -> Tensor:
-    """Return the sum over the ranks, added in their order; nobody reads `tensor` any more afterwards."""
+    """Return the sum over the ranks, added in their order; no rank reads `tensor` any more afterwards."""
     if reduction != "sum":
         raise ValueError(f"{op}: only the reduction 'sum' is supported, got {reduction!r}")
     if not tensor.is_contiguous():

@@ -41,7 +41,7 @@ def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any], num_outp
     if (
         not isinstance(constants, list)
         or not isinstance(given, list)
-        or not all(isinstance(one, bool) for one in given)
+        or not all(isinstance(each, bool) for each in given)
         or given.count(False) != len(constants)
     ):
         raise ImageError(
@@ -52,7 +52,7 @@ def check_specs(path: str | os.PathLike[str], specs: Mapping[str, Any], num_outp
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def check_plan(path: str | os.PathLike[str], plan: Any) -> None:
@@ -73,9 +73,9 @@ def check_plan(path: str | os.PathLike[str], plan: Any) -> None:
             totals[name] = float(totals[name])
         whole = plan.setdefault("end_to_end", {"samples_per_second": totals["samples_per_second"]})
         whole["samples_per_second"] = float(whole["samples_per_second"])
-        for name, one in plan["host"].items():
-            plan["host"][name] = {key: str(value) for key, value in one.items()}
-            if not one.keys() >= {"op", "reason", "source"}:
+        for name, each in plan["host"].items():
+            plan["host"][name] = {key: str(value) for key, value in each.items()}
+            if not each.keys() >= {"op", "reason", "source"}:
                 raise ValueError(f"{name} on the host")
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ImageError(f"{path}: the file is damaged: its plan is malformed ({error})") from error
@@ -127,9 +127,9 @@ def tensors_of_call(
                     "Compile it again for this value"
                 )
     elif given or (constants and not specs.get("optional", False)):
-        wanted = ["a tensor" if one else None for one in specs["given"]]
+        wanted = ["a tensor" if spec else None for spec in specs["given"]]
         values = iter(constants)
-        words = [one or repr(decode(next(values), {}, _HOST)) for one in wanted]
+        words = [each or repr(decode(next(values), {}, _HOST)) for each in wanted]
         got = ["a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf) for leaf in leaves]
         raise ValueError(
             f"it was compiled for the arguments ({', '.join(words)}), but got ({', '.join(got)}). Numbers, "

@@ -55,7 +55,7 @@ class Executable:
         self._folded = folded
         self.intermediates: dict[str, Any] = {}
         self._has_constants = bool(self.specs.get("constants"))
-        self._expected = [(torch.Size(one["shape"]), dtype_of(one["dtype"])) for one in program.inputs]
+        self._expected = [(torch.Size(each["shape"]), dtype_of(each["dtype"])) for each in program.inputs]
         self._run: Any = program.bind(self._tensors, device)
         # What a run updates is read by the next: a captured graph would read what it was.
         if replays and not program.updates:
@@ -138,7 +138,7 @@ class Executable:
             parameters: of the module; each stands for the executable's tensor of the same memory.
         """
         own = {parameter.data_ptr(): parameter for parameter in parameters}
-        tensors = {name: own.get(one.data_ptr(), one) for name, one in self._tensors.items()}
+        tensors = {name: own.get(each.data_ptr(), each) for name, each in self._tensors.items()}
         bound = dict(tensors)
         run = self.program.bind(bound, self.device)
         num_outputs = len(self.program.outputs)
@@ -173,7 +173,7 @@ class Executable:
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """Name, shape and dtype of each input, in the order in which a call takes them."""
-        return [dict(one) for one in self.program.inputs]
+        return [dict(each) for each in self.program.inputs]
 
     def _inputs(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         inputs = [self._checked(i, tensor) for i, tensor in enumerate(given)]
@@ -207,15 +207,15 @@ class Executable:
         return _detached(results[:num_outputs])
 
     def _wanted(self) -> str:
-        return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self.program.inputs)
+        return ", ".join(f"{each['name']}: {each['dtype']} {each['shape']}" for each in self.program.inputs)
 
     def _checked(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         if number >= len(self.program.inputs):
             return tensor
         if (tensor.shape, tensor.dtype) != self._expected[number]:
-            one, dtype = self.program.inputs[number], str(tensor.dtype).removeprefix("torch.")
+            each, dtype = self.program.inputs[number], str(tensor.dtype).removeprefix("torch.")
             raise ValueError(
-                f"{one['name']}: it was compiled for {one['dtype']} {one['shape']}, but got {dtype} "
+                f"{each['name']}: it was compiled for {each['dtype']} {each['shape']}, but got {dtype} "
                 f"{list(tensor.shape)}. Give it such a tensor, or compile it again"
             )
         return tensor if tensor.device == self.device else tensor.to(self.device)
@@ -228,7 +228,7 @@ class Executable:
     @property
     def host_nodes(self) -> dict[str, str]:
         """What stays on the host, and why."""
-        return {name: one["reason"] for name, one in self.plan["host"].items()}
+        return {name: each["reason"] for name, each in self.plan["host"].items()}
 
     @property
     def latency_seconds(self) -> float:
@@ -309,13 +309,13 @@ class Executable:
             "specs": self.specs,
             "chip": self.plan["chip"],
             "replays": self.replays,
-            "sources": [[name, one] for name, one in sources.items() if name in tensors.keys() - ties],
-            "requires_grad": sorted(name for name, one in tensors.items() if one.requires_grad),
+            "sources": [[name, each] for name, each in sources.items() if name in tensors.keys() - ties],
+            "requires_grad": sorted(name for name, each in tensors.items() if each.requires_grad),
             "ties": ties,
         }
         if self._folded is not None and self._folded.tensors() is not None:
             body["folded"] = {"program": self._folded.program.to_json(), "names": self._folded.names}
-        return body, {name: one.detach().cpu() for name, one in tensors.items() if name not in ties}
+        return body, {name: each.detach().cpu() for name, each in tensors.items() if name not in ties}
 
     def _saved_tensors(self) -> dict[str, torch.Tensor]:
         """Return what its tensors are made of, by name: themselves, or the parameters of constants."""
@@ -323,7 +323,7 @@ class Executable:
         if self._folded is None or own is None:
             return dict(self._tensors)
         made = set(self._folded.names)
-        return {**own, **{name: one for name, one in self._tensors.items() if name not in made}}
+        return {**own, **{name: each for name, each in self._tensors.items() if name not in made}}
 
     @classmethod
     def load(
@@ -390,7 +390,7 @@ class Executable:
                 own = {name: moved[name] for name in makes.tensors}
                 folded = Folded(makes, body["folded"]["names"], {}, own, place)
                 moved |= folded.computed()
-                if not all(isinstance(one, torch.Tensor) for one in moved.values()):
+                if not all(isinstance(each, torch.Tensor) for each in moved.values()):
                     raise ImageError(f"{path}: the file is damaged: a constant of it is no tensor")
             _check_tensors(path, program, moved)
             return cls(
@@ -413,8 +413,8 @@ def _ties(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Return the names of tensors that are the memory of one before them, with that one's name."""
     first: dict[Any, str] = {}
     ties = {}
-    for name, one in tensors.items():
-        place = (one.data_ptr(), one.dtype, one.shape, one.stride()) if one.numel() else name
+    for name, each in tensors.items():
+        place = (each.data_ptr(), each.dtype, each.shape, each.stride()) if each.numel() else name
         if first.setdefault(place, name) != name:
             ties[name] = first[place]
     return ties

@@ -112,7 +112,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, torch.
 
 
 def _check_version(target: Path, metadata: Mapping[str, str]) -> None:
-    if metadata.get("version", "") not in [str(one) for one in range(1, VERSION + 1)]:
+    if metadata.get("version", "") not in [str(each) for each in range(1, VERSION + 1)]:
         raise ImageError(
             f"{target}: an image of version {metadata.get('version')}, but this torch-loom reads versions 1 "
             f"to {VERSION}. Compile the model again"
@@ -133,10 +133,10 @@ def _shaped(flat: torch.Tensor, stride: list[int]) -> torch.Tensor:
     if list(flat.stride()) == stride:
         return flat
     sizes = list(flat.shape)
-    if len(stride) != len(sizes) or not all(type(one) is int and 0 <= one < 2**62 for one in stride):
+    if len(stride) != len(sizes) or not all(type(each) is int and 0 <= each < 2**62 for each in stride):
         raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
     # An image's tensors have no gaps: strides may not ask for more memory than the file has values.
-    span = 1 + sum((size - 1) * one for size, one in zip(sizes, stride, strict=True))
+    span = 1 + sum((size - 1) * each for size, each in zip(sizes, stride, strict=True))
     if flat.numel() and span != flat.numel():
         raise ValueError(f"strides {stride!r} of a tensor of shape {sizes}")
     return torch.empty_strided(tuple(flat.shape), tuple(stride), dtype=flat.dtype).copy_(flat)

@@ -33,7 +33,7 @@ class Folded:
     ) -> None:
         self.program = program
         self.names = list(names)
-        self._parameters = {name: weakref.ref(one) for name, one in parameters.items()}
+        self._parameters = {name: weakref.ref(each) for name, each in parameters.items()}
         self._others = dict(others)
         self._device = device
         self._lock = threading.Lock()
@@ -60,13 +60,13 @@ class Folded:
             return {}
         # Tensors of inference mode could not be computed anew in place.
         with torch.inference_mode(False), torch.no_grad():
-            run = self.program.bind({name: one.detach() for name, one in own.items()}, self._device)
+            run = self.program.bind({name: each.detach() for name, each in own.items()}, self._device)
             return dict(zip(self.names, run(), strict=True))
 
     def tensors(self) -> dict[str, torch.Tensor] | None:
         """Return the tensors of the program by name; None: the module is gone, and its parameters with it."""
-        own = {name: one() for name, one in self._parameters.items()}
-        alive = {name: one for name, one in own.items() if one is not None}
+        own = {name: each() for name, each in self._parameters.items()}
+        alive = {name: each for name, each in own.items() if each is not None}
         return {**alive, **self._others} if len(alive) == len(own) else None
 
     def _current_versions(self) -> list[int | None]:

@@ -98,12 +98,12 @@ class Program:
     def check(self) -> None:
         """Raise an ImageError unless values are made once, before their use, by ops that may be called."""
         known: set[str] = set()
-        for name in [*(one["name"] for one in self.inputs), *self.tensors]:
+        for name in [*(each["name"] for each in self.inputs), *self.tensors]:
             _add(name, known)
-        for one in self.inputs:
-            dtype_of(one["dtype"])
-            if not isinstance(one["shape"], list) or not all(_is_size(size) for size in one["shape"]):
-                raise ImageError(f"the input {one['name']!r} has the shape {one['shape']!r}, which is none")
+        for each in self.inputs:
+            dtype_of(each["dtype"])
+            if not isinstance(each["shape"], list) or not all(_is_size(size) for size in each["shape"]):
+                raise ImageError(f"the input {each['name']!r} has the shape {each['shape']!r}, which is none")
         for call in self.calls:
             self._check_call(call, known)
             _add(call.name, known)
@@ -136,14 +136,14 @@ class Program:
         from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
         with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-            values: dict[str, Any] = {name: mode.from_tensor(one) for name, one in tensors.items()}
-            for one in self.inputs:
+            values: dict[str, Any] = {name: mode.from_tensor(each) for name, each in tensors.items()}
+            for each in self.inputs:
                 try:
-                    values[one["name"]] = torch.empty(
-                        one["shape"], dtype=dtype_of(one["dtype"]), device=device
+                    values[each["name"]] = torch.empty(
+                        each["shape"], dtype=dtype_of(each["dtype"]), device=device
                     )
                 except RuntimeError as error:
-                    return f"{one['name']}: {error}"
+                    return f"{each['name']}: {error}"
             for call in self.calls:
                 try:
                     values[call.name] = self._step(call, device)(values)
@@ -167,15 +167,15 @@ class Program:
         """
         last = self._last_uses()
         steps = [(self._step(call, device), call.name, last.get(call.name, ())) for call in self.calls]
-        names = [one["name"] for one in self.inputs]
+        names = [each["name"] for each in self.inputs]
 
         def run(*inputs: Any) -> list[Any]:
             values: dict[str, Any] = dict(tensors)
             values.update(zip(names, inputs, strict=True))
             for step, name, dead in steps:
                 values[name] = step(values)
-                for one in dead:
-                    del values[one]
+                for each in dead:
+                    del values[each]
             results = [decode(output, values, device) for output in self.outputs]
             return [*results, *(decode(update, values, device) for update in self.updates.values())]
 
@@ -247,9 +247,9 @@ def references(value: Any) -> list[str]:
     if isinstance(value, dict):
         if "ref" in value:
             return [value["ref"]]
-        return [name for one in value.values() for name in references(one)]
+        return [name for each in value.values() for name in references(each)]
     if isinstance(value, list | tuple):
-        return [name for one in value for name in references(one)]
+        return [name for each in value for name in references(each)]
     return []
 
 
@@ -323,39 +323,39 @@ def encode(value: Any, name_of: Callable[[Any], str | None]) -> Any:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return encode(int(value) if isinstance(value, torch.SymInt) else value.node.hint, name_of)
     if isinstance(value, Mapping):
-        return {"map": {str(key): encode(one, name_of) for key, one in value.items()}}
+        return {"map": {str(key): encode(each, name_of) for key, each in value.items()}}
     if isinstance(value, Sequence):
-        return [encode(one, name_of) for one in value]
+        return [encode(each, name_of) for each in value]
     raise ImageError(f"an argument of type {type(value).__name__} cannot be part of an image: {value!r}")
 
 
 def decode(value: Any, values: Mapping[str, Any], device: torch.device) -> Any:
     """Return the argument that encoded data stands for."""
     if isinstance(value, list):
-        return [decode(one, values, device) for one in value]
+        return [decode(each, values, device) for each in value]
     if not isinstance(value, dict):
         return value
     if "ref" in value:
         return values[value["ref"]]
-    for kind, one in value.items():
+    for kind, each in value.items():
         if kind == "dtype":
-            return dtype_of(one)
+            return dtype_of(each)
         if kind == "device":
-            return torch.device("cpu") if one == "cpu" else device
+            return torch.device("cpu") if each == "cpu" else device
         if kind in _NAMED:
-            return _NAMED[kind][one]
+            return _NAMED[kind][each]
         if kind == "float":
-            return float(one)
+            return float(each)
         if kind == "complex":
-            return complex(*one)
+            return complex(*each)
         if kind == "map":
-            return {key: decode(item, values, device) for key, item in one.items()}
-    return {key: decode(one, values, device) for key, one in value.items()}
+            return {key: decode(item, values, device) for key, item in each.items()}
+    return {key: decode(each, values, device) for key, each in value.items()}
 
 
 def _keywords(given: Mapping[str, Any], values: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     # Each by itself: an argument may be called as a kind of encoded value is, "dtype" or "device".
-    return {name: decode(one, values, device) for name, one in given.items()}
+    return {name: decode(each, values, device) for name, each in given.items()}
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -101,7 +101,7 @@ class Replayer:
         return value.dtype, value.device, tuple(value.shape), value.stride(), place
 
     def _capture(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> _C.CapturedCall | None:
-        devices = {one.device for one in inputs if isinstance(one, torch.Tensor)}
+        devices = {each.device for each in inputs if isinstance(each, torch.Tensor)}
         if any(device.type != config.device_name() for device in devices):
             self.refusal = "it reads tensors of the host"
         elif len(devices) > 1:

@@ -189,9 +189,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]], numbers: Seque
     def cell(kind: str, i: int, value: object) -> str:
         return f"<{kind}{' class=n' if i in numbers else ''}>{_text(value)}</{kind}>"
 
-    top = "".join(cell("th", i, one) for i, one in enumerate(head))
+    top = "".join(cell("th", i, each) for i, each in enumerate(head))
     body = "".join(
-        "<tr>" + "".join(cell("td", i, one) for i, one in enumerate(row)) + "</tr>" for row in rows
+        "<tr>" + "".join(cell("td", i, each) for i, each in enumerate(row)) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -212,14 +212,14 @@ def _memory(plan: Mapping[str, Any]) -> str:
 def _hosts(plan: Mapping[str, Any]) -> str:
     if not plan["host"]:
         return "Nothing: the chip does every op itself."
-    rows = [(name, one["op"], one["reason"], one["source"]) for name, one in plan["host"].items()]
+    rows = [(name, each["op"], each["reason"], each["source"]) for name, each in plan["host"].items()]
     return _table(("node", "op", "why", "from"), rows)
 
 
 def _passes(plan: Mapping[str, Any]) -> str:
     rows = [
-        (one["name"], f"{one['milliseconds']:.1f}", one["ops_before"], one["ops_after"])
-        for one in plan["passes"]
+        (each["name"], f"{each['milliseconds']:.1f}", each["ops_before"], each["ops_after"])
+        for each in plan["passes"]
     ]
     return _table(("pass", "ms", "ops before", "ops after"), rows, (1, 2, 3))
 

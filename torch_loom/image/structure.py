@@ -16,7 +16,7 @@ _PROTOCOL = 1
 _LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 _DEFAULTDICT, _RETURN_TYPES = "collections.defaultdict", "torch.return_types."
 _FACTORIES: dict[str, Any] = {
-    one.__qualname__: one for one in (bool, dict, float, int, list, set, str, tuple)
+    each.__qualname__: each for each in (bool, dict, float, int, list, set, str, tuple)
 }
 _TUPLE = ("builtins.tuple", "null")
 
@@ -89,7 +89,7 @@ def _read(data: dict[str, Any]) -> pytree.TreeSpec:
     if data == _LEAF:
         return pytree.tree_structure(0)
     name, context = data["type"], data["context"]
-    children = [_read(one) for one in data["children_spec"]]
+    children = [_read(each) for each in data["children_spec"]]
     if name == _DEFAULTDICT:
         if context["default_factory_module"] != "builtins":
             raise ImageError(f"the structure of the results names {context!r}, which no image may call")

@@ -22,7 +22,7 @@ from torch_loom.config import settings
 from torch_loom.errors import CompilationError
 from torch_loom.kernels import kept
 
-# A compilation that takes longer is told of, where a terminal shows it.
+# A compilation that takes longer is shown on a terminal.
 LONG_SECONDS = 2.0
 # The name of the function that every text defines.
 ENTRY = "loom_entry_"
@@ -197,7 +197,7 @@ def _build(folder: Path, path: Path, build: Callable[[Path, Path], None]) -> Non
 
 @contextlib.contextmanager
 def _said_when_long(what: str) -> Iterator[None]:
-    """Tell whoever looks at a terminal what is waited for, and at last how long it took."""
+    """Print what is waited for, on a terminal, and at last how long it took."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return

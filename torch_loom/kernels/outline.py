@@ -68,7 +68,7 @@ def outline_of(module: Module) -> dict[str, Any]:
 
 class _Outliner:
     def __init__(self, module: Module) -> None:
-        self._functions = {one.name: one for one in module.functions}
+        self._functions = {function.name: function for function in module.functions}
         self._kernel = module.kernel
         self._numbers: dict[Value, int] = {}
         self._makers: dict[Value, Op] = {}
@@ -109,10 +109,10 @@ class _Outliner:
 
     def _function(self, function: Function, depth: int) -> list[Any]:
         # Of several blocks, with jumps between them, each is counted once.
-        return [one for block in function.body.blocks for one in self._ops(block.ops, depth)]
+        return [each for block in function.body.blocks for each in self._ops(block.ops, depth)]
 
     def _region(self, region: Region, depth: int) -> list[Any]:
-        return [one for block in region.blocks for one in self._ops(block.ops, depth)]
+        return [each for block in region.blocks for each in self._ops(block.ops, depth)]
 
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[Any]:
         found: list[Any] = []
@@ -129,7 +129,7 @@ class _Outliner:
                     found.append(["work", work])
                     work = {}
                 found += self._control(op, depth)
-            elif op.name in _FOLLOWED and all(not isinstance(one.type, Tensor) for one in op.results):
+            elif op.name in _FOLLOWED and all(not isinstance(result.type, Tensor) for result in op.results):
                 found.append(self._set(op))
             else:
                 self._add(work, op, waits=not behind.isdisjoint(op.operands))
@@ -147,7 +147,7 @@ class _Outliner:
         elif op.name in ("tt.get_program_id", "tt.get_num_programs"):
             words = op.attributes.get("words")
             number = _AXES[words[0]] if words else int(op.attributes["axis"])
-        operands = [self._number(one) for one in op.operands]
+        operands = [self._number(operand) for operand in op.operands]
         return ["set", self._number(op.results[0]), op.name.partition(".")[2], operands, number]
 
     def _control(self, op: Op, depth: int) -> list[Any]:
@@ -156,23 +156,25 @@ class _Outliner:
             if callee is None or depth >= _MOST_CALLS:
                 return []
             given = zip(callee.arguments, op.operands, strict=True)
-            moved = [["set", self._number(to), "select", [self._number(one)] * 3, 0] for to, one in given]
+            moved = [["set", self._number(to), "select", [self._number(each)] * 3, 0] for to, each in given]
             return [*moved, *self._function(callee, depth + 1)]
         if op.name == "scf.while":
-            return [["while", [one for region in op.regions for one in self._region(region, depth)]]]
+            return [["while", [each for region in op.regions for each in self._region(region, depth)]]]
         if op.name == "scf.if":
             self._deciding.append(op.operands[0])
             parts = [self._region(region, depth) for region in op.regions]
             return [["if", self._number(op.operands[0]), parts[0], parts[1] if len(parts) > 1 else []]]
         body = op.regions[0].only
         self._deciding += op.operands[:3]
-        blocks = [one.type for one in body.arguments if isinstance(one.type, Tensor)]
-        carried_bytes = sum(one.size * byte_size(one.element) for one in blocks) + self._made_bytes(body)
+        blocks = [argument.type for argument in body.arguments if isinstance(argument.type, Tensor)]
+        carried_bytes = sum(block.size * byte_size(block.element) for block in blocks) + self._made_bytes(
+            body
+        )
         self._carried_bytes = max(self._carried_bytes, carried_bytes)
         pairs = zip(body.arguments[1:], op.operands[3:], strict=True)
-        carried = [[self._number(one), self._number(begin)] for one, begin in pairs]
-        ends = [self._number(one) for one in body.ops[-1].operands]
-        low, high, step = (self._number(one) for one in op.operands[:3])
+        carried = [[self._number(each), self._number(begin)] for each, begin in pairs]
+        ends = [self._number(operand) for operand in body.ops[-1].operands]
+        low, high, step = (self._number(operand) for operand in op.operands[:3])
         inner = self._ops(body.ops, depth)
         return [["for", self._number(body.arguments[0]), low, high, step, carried, inner, ends]]
 
@@ -184,7 +186,7 @@ class _Outliner:
         """
         ends = set(body.ops[-1].operands)
         made = [op.result.type for op in body.ops if op.name == "tt.dot" and not ends & set(op.results)]
-        return max((one.size * 6 for one in made if isinstance(one, Tensor)), default=0)
+        return max((each.size * 6 for each in made if isinstance(each, Tensor)), default=0)
 
     def _add(self, work: dict[str, Any], op: Op, *, waits: bool) -> None:
         def add(key: str, amount: float) -> None:
@@ -207,7 +209,7 @@ class _Outliner:
         elif op.name in ("tt.dot", "tt.dot_scaled"):
             self._add_product(work, op)
         elif op.name in ("tt.reduce", "tt.scan", "tt.histogram", "tt.gather"):
-            add("operations", 2 * max(_lanes(one) for one in op.operands))
+            add("operations", 2 * max(_lanes(operand) for operand in op.operands))
         elif op.name not in kinds.VIEWS and op.results and isinstance(op.results[0].type, Tensor):
             is_slow = op.name in _SLOW or (op.name.startswith("math.") and op.name != "math.fma")
             add("slow" if is_slow else "operations", _lanes(op.results[0]))
@@ -225,7 +227,7 @@ class _Outliner:
         m, n, k = result.shape[-2], result.shape[-1], left.shape[-1]
         batch = math.prod(result.shape[:-2])
         work.setdefault("products", []).append([dtype, m, n, k, batch])
-        operands = sum(one.size * byte_size(one.element) for one in (left, right))
+        operands = sum(each.size * byte_size(each.element) for each in (left, right))
         self._shared_bytes = max(self._shared_bytes, operands)
 
 

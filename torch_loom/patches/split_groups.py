@@ -72,8 +72,8 @@ def own_stores(place: Place) -> Any:
                 kind = default if default in (types.NCCL, types.CUSTOM) else types.CUSTOM
             else:
                 own = c10d.ProcessGroupGloo(own_store, rank, size, timeout=timeout or options._timeout)
-                kind = default if any(one.type != "cpu" for one in devices) else types.GLOO
-            own.options.global_ranks_in_group = [parents[one] for one in ranks]
+                kind = default if any(each.type != "cpu" for each in devices) else types.GLOO
+            own.options.global_ranks_in_group = [parents[each] for each in ranks]
             for device in devices:
                 part._register_backend(device, kind, own)
         part._set_group_name(group_name or f"{self.group_name}:{key}")

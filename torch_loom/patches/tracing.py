@@ -50,7 +50,10 @@ def _interpolations() -> Iterator[Any]:
     kinds = ("linear1d", "bilinear2d", "trilinear3d", "bicubic2d", "nearest1d", "nearest2d", "nearest3d")
     exact = ("nearest_exact1d", "nearest_exact2d", "nearest_exact3d")
     smooth = ("bilinear2d_aa", "bicubic2d_aa", "lanczos2d_aa")
-    for name in [*(f"upsample_{kind}" for kind in kinds), *(f"_upsample_{one}" for one in (*exact, *smooth))]:
+    for name in [
+        *(f"upsample_{kind}" for kind in kinds),
+        *(f"_upsample_{each}" for each in (*exact, *smooth)),
+    ]:
         packet = getattr(torch.ops.aten, name, None)  # by the version of PyTorch
         for overload in packet.overloads() if packet is not None else ():
             yield getattr(packet, overload)

@@ -54,9 +54,9 @@ def has_scripts(modules: list[nn.Module]) -> bool:
 def sketches(modules: list[nn.Module]) -> list[nn.Module]:
     """Return modules of the same parts and modes that share all values with these, to be traced."""
     made: dict[nn.Module | None, nn.Module] = {}
-    for one in (inner for module in modules for inner in module.modules()):
-        made[one] = copied = object.__new__(type(one))  # a class may ask its own for arguments
-        own = copied.__dict__ = dict(one.__dict__)
+    for each in (inner for module in modules for inner in module.modules()):
+        made[each] = copied = object.__new__(type(each))  # a class may ask its own for arguments
+        own = copied.__dict__ = dict(each.__dict__)
         for name in ("_parameters", "_buffers"):
             own[name] = dict(own[name])
     for copied in made.values():
@@ -76,7 +76,7 @@ def _copies(modules: list[nn.Module], devices: Sequence[torch.device]) -> dict[i
         if type(parameter) is nn.Parameter
     }
     copies: dict[int, Any] = {
-        id(one): nn.Parameter(one.detach().to(devices[0], copy=True), one.requires_grad) for one in every
+        id(each): nn.Parameter(each.detach().to(devices[0], copy=True), each.requires_grad) for each in every
     }
     buffers = {
         buffer for module in modules for buffer in module.buffers() if _moves_alone(buffer, devices[0])
@@ -93,8 +93,8 @@ def _moves_alone(buffer: torch.Tensor, device: torch.device) -> bool:
 
 def _empty_copies(modules: list[nn.Module]) -> dict[int, Any]:
     """Copies of what is empty in modules, as most of their containers are: ``deepcopy`` takes each apart."""
-    inner = {one for module in modules for one in module.modules()}
-    attributes = [value for one in inner for value in vars(one).values()]
+    inner = {each for module in modules for each in module.modules()}
+    attributes = [value for each in inner for value in vars(each).values()]
     return {
         id(attribute): type(attribute)()
         for attribute in attributes

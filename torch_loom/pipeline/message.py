@@ -90,11 +90,11 @@ def decode(first: torch.Tensor, body: torch.Tensor | None) -> Message:
         head_bytes, at = body[:num_head], _aligned(num_head)
     head = json.loads(bytes(head_bytes.numpy()))
     tensors: list[torch.Tensor | None] = []
-    for one in head["tensors"]:
-        if one is None:
+    for each in head["tensors"]:
+        if each is None:
             tensors.append(None)
             continue
-        dtype, shape, strides = getattr(torch, one[0]), one[1], one[2]
+        dtype, shape, strides = getattr(torch, each[0]), each[1], each[2]
         made = (
             torch.empty(shape, dtype=dtype)
             if strides is None

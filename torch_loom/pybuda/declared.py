@@ -59,7 +59,7 @@ class Declared:
     @functools.cache
     def declared(cls) -> dict[str, Field[Any]]:
         """Return the settings by name."""
-        return {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
+        return {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     @functools.cache
@@ -97,9 +97,9 @@ class Declared:
         warn_once(f"{cls.of}{name}", cls.declared()[name].metadata.get("warns", ""))
 
 
-def default_of(one: Field[Any]) -> Any:
+def default_of(each: Field[Any]) -> Any:
     """Return the default of a setting."""
-    return one.default if one.default_factory is MISSING else one.default_factory()
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def warn_once(name: str, reason: str) -> None:

@@ -63,20 +63,20 @@ class Device(DeviceLoop):
         """
         placed = list(module) if isinstance(module, (tuple, list)) else [module]
         names = {known.name for known in self.modules}
-        for one in placed:
-            if not isinstance(one, Module):
+        for each in placed:
+            if not isinstance(each, Module):
                 raise PyBudaError(
-                    f"device {self.name!r} takes modules of PyBuda, not {type(one).__name__}: wrap a "
+                    f"device {self.name!r} takes modules of PyBuda, not {type(each).__name__}: wrap a "
                     "torch.nn.Module in PyTorchModule"
                 )
-            if one.name in names:
-                raise PyBudaError(f"a module {one.name!r} is placed already: modules need different names")
-            names.add(one.name)
-            self._check_module(one)
+            if each.name in names:
+                raise PyBudaError(f"a module {each.name!r} is placed already: modules need different names")
+            names.add(each.name)
+            self._check_module(each)
         self._changed()
-        for one in placed:
-            self.modules.append(one)
-            one.set_device(self)
+        for each in placed:
+            self.modules.append(each)
+            each.set_device(self)
 
     def place_loss_module(self, module: Module) -> None:
         """Place the module that computes the loss; the device must be the last one when training starts.

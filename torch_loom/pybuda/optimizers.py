@@ -289,7 +289,7 @@ class LARS(Optimizer):
 def _plain(value: Any) -> Any:
     """Return a number as JSON has it: NumPy's are none."""
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_plain(each) for each in value]
     return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
 
 
@@ -323,10 +323,10 @@ class _Stepper(torch.optim.Optimizer):
     """A PyTorch optimizer of a function that changes one parameter."""
 
     def __init__(
-        self, parameters: list[Any], lr: float, one: Callable[[Torch, Torch, dict[str, Any], float], None]
+        self, parameters: list[Any], lr: float, each: Callable[[Torch, Torch, dict[str, Any], float], None]
     ) -> None:
         super().__init__(parameters, {"lr": lr})
-        self._one = one
+        self._one = each
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

@@ -79,8 +79,8 @@ class TFRunner(nn.Module):
             [output for output, _ in pairs], watched, output_gradients=[g for _, g in pairs]
         )
         # A gather's gradient is of slices; converting makes it a tensor.
-        dense = [None if one is None else self._tensorflow.convert_to_tensor(one) for one in found]
-        return [None if one is None else from_tensorflow(one) for one in dense]
+        dense = [None if each is None else self._tensorflow.convert_to_tensor(each) for each in found]
+        return [None if each is None else from_tensorflow(each) for each in dense]
 
     def assign(self, parameters: tuple[torch.Tensor, ...]) -> None:
         """Give the model's variables these values."""
@@ -111,7 +111,7 @@ def named_variables(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for variable in model.trainable_variables:
         path = getattr(variable, "path", None) or variable.name
-        name = "".join(one if one.isalnum() else "_" for one in path.partition(":")[0])
+        name = "".join(each if each.isalnum() else "_" for each in path.partition(":")[0])
         unique, number = name, 0
         while unique in found:
             number += 1
@@ -137,5 +137,7 @@ class _Bridge(torch.autograd.Function):
     def backward(ctx: Any, *losses: Any) -> Any:
         tape, watched, outputs = ctx.kept
         found = ctx.runner.gradients(tape, watched, outputs, list(losses))
-        cast = [None if one is None else one.to(dtype) for one, dtype in zip(found, ctx.dtypes, strict=True)]
+        cast = [
+            None if each is None else each.to(dtype) for each, dtype in zip(found, ctx.dtypes, strict=True)
+        ]
         return (None, None, *cast)

@@ -89,7 +89,7 @@ class TTDeviceImage:
 
     def get_input_shapes(self) -> list[tuple[int, ...]]:
         """Return the shape of each input."""
-        return [tuple(one["shape"]) for one in self._inputs]
+        return [tuple(each["shape"]) for each in self._inputs]
 
     def get_target_shapes(self) -> list[tuple[int, ...]]:
         """Return the shape of each target; none of an image for inference."""
@@ -102,7 +102,7 @@ class TTDeviceImage:
             "compiled for": f"{self._chip} ({self.devtype.to_string()})",
             "runs": "training" if self.is_compiled_for_training() else "inference",
             "modules": ", ".join(self.modules),
-            "inputs": ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in self._inputs),
+            "inputs": ", ".join(f"{each['name']}: {each['dtype']} {each['shape']}" for each in self._inputs),
         }
         return "\n".join(f"{key}: {value}" for key, value in lines.items())
 
@@ -167,7 +167,7 @@ class ImageModule(Module):
     def _parameters(self) -> dict[str, Parameter]:
         if self._known is None:
             body, tensors = self._part()
-            trained = {str(one) for one in body.get("requires_grad", ())}
+            trained = {str(each) for each in body.get("requires_grad", ())}
             sources = sources_of(self.image.path, body, tensors)
             self._known = {
                 name: Parameter(tensors[key], requires_grad=key in trained, name=name)
@@ -181,8 +181,8 @@ class ImageModule(Module):
         if not isinstance(trained := body.get("requires_grad", []), list):
             raise ImageError(f"{self.image.path}: the file is damaged: its trained tensors are {trained!r}")
         if not self._is_loss:
-            return body, {name: one for name, one in tensors.items() if not name.startswith(_LOSS)}
-        own = {name.removeprefix(_LOSS): one for name, one in tensors.items() if name.startswith(_LOSS)}
+            return body, {name: each for name, each in tensors.items() if not name.startswith(_LOSS)}
+        own = {name.removeprefix(_LOSS): each for name, each in tensors.items() if name.startswith(_LOSS)}
         try:
             return {**body[_KEY]["training"]["loss"], "plan": body["plan"]}, own
         except (LookupError, TypeError) as error:
@@ -197,7 +197,8 @@ class _Runner(nn.Module):
         self._is_placed = False
         # Not registered: modules have no parameters whose names have dots.
         self.own = {
-            name: nn.Parameter(one.detach(), one.requires_grad) for name, one in executable.parameters.items()
+            name: nn.Parameter(each.detach(), each.requires_grad)
+            for name, each in executable.parameters.items()
         }
         self._recorded = executable.recorded(self.own.values())
 
@@ -279,7 +280,7 @@ def compile_image(
             "loss": loss,
             "optimizer": None if device.optimizer is None else device.optimizer.to_data(),
         }
-        tensors |= {f"{_LOSS}{name}": one for name, one in losses.items()}
+        tensors |= {f"{_LOSS}{name}": each for name, each in losses.items()}
     file.write(path, {**body, "is_training": training, _KEY: known}, tensors)
     return TTDeviceImage.load_from_disk(path)
 
@@ -338,9 +339,9 @@ def _data(
     named = stage.parameters.named_parameters()
     # The stage that loads a loss puts its prefix before these names again.
     executable.sources = {
-        keys[id(one)]: name.removeprefix("loss.") if is_loss else name
-        for name, one in named
-        if id(one) in keys
+        keys[id(each)]: name.removeprefix("loss.") if is_loss else name
+        for name, each in named
+        if id(each) in keys
     }
     return executable.to_data()
 

@@ -140,7 +140,7 @@ def _read_annotated(value: Any, declared: Any, parts: tuple[Any, ...]) -> Any:
         found = _read(value, kind)
     except ValueError:
         raise ValueError(in_words(declared)) from None
-    _require(all(one.low <= found <= one.high for one in limits if isinstance(one, From)), declared)
+    _require(all(each.low <= found <= each.high for each in limits if isinstance(each, From)), declared)
     return found
 
 
@@ -150,10 +150,10 @@ def _read_container(value: Any, declared: Any, kind: type, parts: tuple[Any, ...
     _require(isinstance(value, given) and (kind is not tuple or len(value) == len(parts)), declared)
     try:
         if kind is dict:
-            made: Any = {_read(key, parts[0]): _read(one, parts[1]) for key, one in value.items()}
+            made: Any = {_read(key, parts[0]): _read(each, parts[1]) for key, each in value.items()}
         else:
             kinds = parts if kind is tuple else parts * len(value)
-            made = kind(_read(one, part) for one, part in zip(value, kinds, strict=True))
+            made = kind(_read(each, part) for each, part in zip(value, kinds, strict=True))
     except ValueError:
         raise ValueError(in_words(declared)) from None
     # What the program has made stays its own.

@@ -63,7 +63,9 @@ def _group_type() -> Any:
             return BACKEND
 
         def _start(self, name: str, *args: Any, **kwargs: Any) -> Any:
-            devices = {one.device for one in _tensors((args, kwargs)) if one.device.type == DEVICE_TYPE}
+            devices = {
+                tensor.device for tensor in _tensors((args, kwargs)) if tensor.device.type == DEVICE_TYPE
+            }
             if not devices:
                 work = getattr(self._gloo, name)(*args, **kwargs)
                 work.wait()

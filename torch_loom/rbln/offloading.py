@@ -80,7 +80,7 @@ def _new_folder(parent: Path) -> tuple[str, int]:
     made = tempfile.mkdtemp(prefix=f".{os.getpid()}-offload-", dir=parent)
     try:
         lock = os.open(os.path.join(made, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.suppress(OSError):  # where files cannot be locked, nobody takes it for an orphan
+        with contextlib.suppress(OSError):  # where files cannot be locked, it is never taken for an orphan
             fcntl.flock(lock, fcntl.LOCK_EX)
         # Only now: one of that name without a lock is a dead process's.
         path = str(parent / os.path.basename(made)[1:])

@@ -163,7 +163,7 @@ def _described(program: Built) -> CompiledProgram:
     inputs = graph.find_nodes(op="placeholder")
     (end,) = graph.find_nodes(op="output")
     results: Sequence[Any] = end.args[0]
-    device = next((where for one in (*inputs, *results) if (where := _device_of(one)) is not None), None)
+    device = next((where for each in (*inputs, *results) if (where := _device_of(each)) is not None), None)
     if device is None:
         device = torch.device(DEVICE_TYPE, 0)
     return CompiledProgram(
@@ -171,7 +171,7 @@ def _described(program: Built) -> CompiledProgram:
         device=device,
         runtime=ProgramRuntime(program.name, program.run, len(inputs)),
         input_specs=tuple(InputSpec(node.name, *_spec(node.meta.get("val"), device)) for node in inputs),
-        output_specs=tuple(OutputSpec(*_spec(_value(one), device)) for one in results),
+        output_specs=tuple(OutputSpec(*_spec(_value(result), device)) for result in results),
     )
 
 

@@ -132,8 +132,8 @@ class RBLNExplain:
         found: dict[str, Any] = {
             "hidden_host_bounce": {
                 "by_site": by_site,
-                "total_count": sum(one["count"] for one in by_site.values()),
-                "total_bytes": sum(one["bytes"] for one in by_site.values()),
+                "total_count": sum(each["count"] for each in by_site.values()),
+                "total_bytes": sum(each["bytes"] for each in by_site.values()),
             },
             "dispatch": {
                 "total": self._report.num_ops,
@@ -233,12 +233,12 @@ class RBLNExplain:
         rows = [
             [
                 f"host_bounce/{name}",
-                f"{one['count']:,}",
-                signals.size(one["bytes"]),
+                f"{each['count']:,}",
+                signals.size(each["bytes"]),
                 f"try: {signals.SHORT[name]}",
             ]
-            for name, one in dump["hidden_host_bounce"]["by_site"].items()
-            if one["count"]
+            for name, each in dump["hidden_host_bounce"]["by_site"].items()
+            if each["count"]
         ]
         for name, key in (("cpu_fallback", "cpu_fallback"), ("recompile", "recompile_miss")):
             if count := dump["dispatch"][key]:
@@ -274,9 +274,9 @@ class RBLNExplain:
             return [*found, ""]
 
         sites = {
-            name: one["count"]
-            for name, one in dump["hidden_host_bounce"]["by_site"].items()
-            if one["count"] and name in places
+            name: each["count"]
+            for name, each in dump["hidden_host_bounce"]["by_site"].items()
+            if each["count"] and name in places
         }
         lines = block("host_bounce", sites)
         lines += block("dispatch/cpu_fallback", dump["cpu_fallback_by_op"])
@@ -374,9 +374,9 @@ class RBLNDiff:
         places = self._b["trace_by_op"]
         return {
             "signals": both,
-            "persists": [name for name, one in both.items() if one["b"]],
-            "gone": [name for name, one in both.items() if one["a"] and not one["b"]],
-            "appeared": [name for name, one in both.items() if one["b"] and not one["a"]],
+            "persists": [name for name, each in both.items() if each["b"]],
+            "gone": [name for name, each in both.items() if each["a"] and not each["b"]],
+            "appeared": [name for name, each in both.items() if each["b"] and not each["a"]],
             "persists_by_op": [
                 {"signal": name, "op": op, "count": count, "at": places.get(op)}
                 for name in ("cpu_fallback", "recompile")
@@ -392,15 +392,15 @@ class RBLNDiff:
         """Return it as a table."""
         dump = self.dump()
         rows = []
-        for name, one in dump["signals"].items():
-            mark = ">> persists" if one["b"] else "gone in B" if one["a"] else ""
-            sizes = [signals.size(one[key]) if one.get(key) else "--" for key in ("a_bytes", "b_bytes")]
-            rows.append([name, str(one["a"]), str(one["b"]), *sizes, mark])
+        for name, each in dump["signals"].items():
+            mark = ">> persists" if each["b"] else "gone in B" if each["a"] else ""
+            sizes = [signals.size(each[key]) if each.get(key) else "--" for key in ("a_bytes", "b_bytes")]
+            rows.append([name, str(each["a"]), str(each["b"]), *sizes, mark])
         lines = ["RBLN EXPLAIN DIFF   (A -> B, the two regions and nothing else)", ""]
         lines += signals.table(("Signal", "A", "B", "A bytes", "B bytes", ""), rows, (1, 2, 3, 4))
-        for one in dump["persists_by_op"]:
-            at = f"  at {one['at']}" if one["at"] else ""
-            lines.append(f"    {one['signal']}: {one['op']} {one['count']}{at}")
+        for each in dump["persists_by_op"]:
+            at = f"  at {each['at']}" if each["at"] else ""
+            lines.append(f"    {each['signal']}: {each['op']} {each['count']}{at}")
         if not dump["persists"]:
             lines.append("  nothing of A is in B")
         return "\n".join(lines)

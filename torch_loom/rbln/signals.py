@@ -133,8 +133,8 @@ class Memory:
     def _sums(self) -> tuple[int, int]:
         found = [_C.memory_stats(index) for index in self._indices()]
         return (
-            sum(one["lazy.materializations"] for one in found),
-            sum(one["lazy.materialized_bytes"] for one in found),
+            sum(each["lazy.materializations"] for each in found),
+            sum(each["lazy.materialized_bytes"] for each in found),
         )
 
     def pushed(self) -> dict[str, int]:
@@ -146,8 +146,8 @@ class Memory:
         """Return what the allocators hold, and the most that they held."""
         found = [_C.memory_stats(index) for index in self._indices()]
         return {
-            "current_bytes": sum(one["reserved.current"] for one in found),
-            "peak_bytes": sum(one["reserved.peak"] for one in found),
+            "current_bytes": sum(each["reserved.current"] for each in found),
+            "peak_bytes": sum(each["reserved.peak"] for each in found),
         }
 
 

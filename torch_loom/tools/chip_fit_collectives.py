@@ -75,7 +75,7 @@ def fit_protocols(path: Path, device: str, base: str, out: Path, name: str | Non
     console.out.print(_errors(rows, took))
     written = {
         "source": f"loom chips fit: half of {len(rows)} timings of {path.name}; {_kept(found)}",
-        "protocols": {fabric: [one._asdict() for one in final[fabric]] for fabric in FABRICS},
+        "protocols": {fabric: [each._asdict() for each in final[fabric]] for fabric in FABRICS},
     }
     with whole_file(out) as unfinished:
         unfinished.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")

@@ -160,17 +160,17 @@ def options_of(given: Sequence[str]) -> dict[str, Any]:
         CompilerOptionError: an option has no ``=``, or its value is no YAML.
     """
     found = {}
-    for one in given:
-        name, equals, text = one.partition("=")
+    for each in given:
+        name, equals, text = each.partition("=")
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError:
             equals = ""
         if not equals:
-            raise CompilerOptionError(f"--option {one!r}: expected NAME=VALUE, as in math_fidelity=LoFi")
+            raise CompilerOptionError(f"--option {each!r}: expected NAME=VALUE, as in math_fidelity=LoFi")
         if name in _ARGUMENTS:
             raise CompilerOptionError(
-                f"--option {one}: {name!r} is no option of the compiler{_ARGUMENTS[name]}"
+                f"--option {each}: {name!r} is no option of the compiler{_ARGUMENTS[name]}"
             )
         found[name] = value
     return found
@@ -202,13 +202,13 @@ def _onnx(path: Path, inputs: Path | None) -> tuple[torch.nn.Module, tuple[Any, 
     if inputs is not None:
         return module, (), _named(module, tensors_of(inputs), inputs)
     declared = module.meta["inputs"]
-    open_ones = [one for one in declared if one.dtype is None or not one.is_fixed]
-    if open_ones:
+    unknown = [each for each in declared if each.dtype is None or not each.is_fixed]
+    if unknown:
         raise CompilerOptionError(
-            f"{path}: the sizes of {', '.join(str(one) for one in open_ones)} are not fixed: give --inputs, "
+            f"{path}: the sizes of {', '.join(str(each) for each in unknown)} are not fixed: give --inputs, "
             "a file of safetensors of the sizes to compile for"
         )
-    return module, tuple(_zeros(one, path) for one in declared), {}
+    return module, tuple(_zeros(each, path) for each in declared), {}
 
 
 def _zeros(declared: Any, path: Path) -> torch.Tensor:

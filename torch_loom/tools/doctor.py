@@ -167,18 +167,18 @@ def run(*, is_json: bool = False, asks_libraries: bool = True) -> None:
     # Each torch and library is imported in a process of its own, which takes seconds.
     with console.err.status("looking at torch, devices and libraries"):
         found = list(findings(asks_libraries=asks_libraries))
-    wrong = [one for one in found if one.remedy]
+    wrong = [each for each in found if each.remedy]
     if is_json:
-        print(json.dumps([vars(one) for one in found], indent=2))
+        print(json.dumps([vars(each) for each in found], indent=2))
     else:
         table = Table(show_header=False, show_lines=False, box=None, padding=(0, 2, 0, 0))
         table.add_column()
         table.add_column(overflow="fold")  # a path is shown whole, in two lines where it must be
-        for one in found:
-            says = Text(one.says)
-            if one.remedy:
-                says.append(f"\n{one.remedy}", style="bold red")
-            table.add_row(Text(one.what, style="bold"), says)
+        for each in found:
+            says = Text(each.says)
+            if each.remedy:
+                says.append(f"\n{each.remedy}", style="bold red")
+            table.add_row(Text(each.what, style="bold"), says)
         console.out.print(table)
         following = "mend the first line in red" if wrong else "loom run YOUR_SCRIPT.py"
         console.out.print(Text("next: ", style="bold").append(following, style="default"))

@@ -64,7 +64,7 @@ def merged(processes: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
             known = found.setdefault(place, {**kernel, "launches": 0, "seconds": 0.0, "bytes": 0.0})
             for key in ("launches", "seconds", "bytes"):
                 known[key] += kernel[key]
-    return sorted(found.values(), key=lambda one: -one["seconds"])
+    return sorted(found.values(), key=lambda each: -each["seconds"])
 
 
 def _show(kernels: list[dict[str, Any]]) -> None:

@@ -76,7 +76,7 @@ def _wait(ranks: dict[int, int]) -> int:
         try:
             child, status = os.wait()
         except KeyboardInterrupt:
-            # The terminal has told the ranks, too.
+            # The terminal sends the signal to the ranks, too.
             failed = failed or 128 + signal.SIGINT
             continue
         rank = ranks.pop(child, None)

@@ -58,7 +58,7 @@ def ordered(executable: Executable, given: Mapping[str, torch.Tensor], path: Pat
     Raises:
         ImageError: names are missing or too many.
     """
-    names = [one["name"] for one in executable.inputs]
+    names = [each["name"] for each in executable.inputs]
     if set(given) != set(names):
         raise ImageError(
             f"{path} has the tensors {', '.join(sorted(given))}; the image takes {_taken(executable)}"
@@ -67,7 +67,7 @@ def ordered(executable: Executable, given: Mapping[str, torch.Tensor], path: Pat
 
 
 def _taken(executable: Executable) -> str:
-    return ", ".join(f"{one['name']}: {one['dtype']} {one['shape']}" for one in executable.inputs)
+    return ", ".join(f"{each['name']}: {each['dtype']} {each['shape']}" for each in executable.inputs)
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:

@@ -78,10 +78,11 @@ std::string address_of_interface() {
     ifaddrs* all = nullptr;
     if (name == nullptr || getifaddrs(&all) != 0) continue;
     std::string found;
-    for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
-      if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET &&
-          std::strcmp(one->ifa_name, name) == 0)
-        found = text_of(one->ifa_addr);
+    for (const ifaddrs* interface = all; interface != nullptr && found.empty();
+         interface = interface->ifa_next) {
+      if (interface->ifa_addr != nullptr && interface->ifa_addr->sa_family == AF_INET &&
+          std::strcmp(interface->ifa_name, name) == 0)
+        found = text_of(interface->ifa_addr);
     }
     freeifaddrs(all);
     if (!found.empty()) return found;

@@ -28,7 +28,7 @@ class Listener {
 
   const Address& address() const noexcept { return address_; }
   struct Arrived {
-    int socket = -1;  // −1: nobody within the time
+    int socket = -1;  // −1: no rank within the time
     int rank = -1;
     bool has_messages = false;
   };

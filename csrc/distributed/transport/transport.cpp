@@ -313,20 +313,20 @@ size_t Transport::advance(Transfer& transfer) noexcept {
 }
 
 void Transport::move(std::span<Transfer> transfers, Clock::time_point deadline) {
-  const auto is_done = [](const Transfer& one) { return one.done == one.bytes; };
+  const auto is_done = [](const Transfer& each) { return each.done == each.bytes; };
   const auto advance_all = [&] {
     bool has_moved = false;
     for (size_t i = 0; i < transfers.size(); ++i) {
-      Transfer& one = transfers[i];
-      if (is_done(one)) continue;
+      Transfer& own = transfers[i];
+      if (is_done(own)) continue;
       // Of a pair in one direction the earlier comes first.
       const bool is_behind = std::any_of(
           transfers.begin(), transfers.begin() + static_cast<long>(i), [&](const Transfer& other) {
-            return other.peer == one.peer && other.is_sent == one.is_sent && !is_done(other);
+            return other.peer == own.peer && other.is_sent == own.is_sent && !is_done(other);
           });
-      if (is_behind || advance(one) == 0) continue;
+      if (is_behind || advance(own) == 0) continue;
       has_moved = true;
-      if (is_done(one) && one.then) one.then();
+      if (is_done(own) && own.then) own.then();
     }
     return has_moved;
   };
@@ -335,10 +335,10 @@ void Transport::move(std::span<Transfer> transfers, Clock::time_point deadline) 
     std::vector<int> peers;
     // That a connection takes bytes again rings no bell.
     std::chrono::nanoseconds slice = 20ms;
-    for (const Transfer& one : transfers) {
-      if (is_done(one)) continue;
-      peers.push_back(one.peer);
-      if (one.is_sent && remotes_[static_cast<size_t>(one.peer)] != nullptr) slice = 200us;
+    for (const Transfer& transfer : transfers) {
+      if (is_done(transfer)) continue;
+      peers.push_back(transfer.peer);
+      if (transfer.is_sent && remotes_[static_cast<size_t>(transfer.peer)] != nullptr) slice = 200us;
     }
     wait(advance_all, peers, deadline, slice);
   }

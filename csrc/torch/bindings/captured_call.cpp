@@ -122,7 +122,7 @@ class CapturedCall {
       }
       operands_.push_back(std::move(operand));
     }
-    for (const py::handle& one : results) results_.push_back(result_of(one));
+    for (const py::handle& each : results) results_.push_back(result_of(each));
     share_what_overlaps();
     last_stream_ = runtime::current_stream_of(graph_.device());
   }
@@ -136,9 +136,9 @@ class CapturedCall {
     if (c10::impl::TorchDispatchModeTLS::any_modes_set() || !graph_.is_seen()) return py::none();
     c10::SmallVector<at::Tensor, 8> moved;
     for (size_t i = 0; i < operands_.size(); ++i) {
-      PyObject* const one = PySequence_Fast_GET_ITEM(sequence, i);
-      if (!operands_[i].is_like(one)) return py::none();
-      if (operands_[i].own.defined() && !operands_[i].is_static) moved.push_back(THPVariable_Unpack(one));
+      PyObject* const element = PySequence_Fast_GET_ITEM(sequence, i);
+      if (!operands_[i].is_like(element)) return py::none();
+      if (operands_[i].own.defined() && !operands_[i].is_static) moved.push_back(THPVariable_Unpack(element));
     }
     c10::SmallVector<at::Tensor, 4> results;
     bool is_run = false;
@@ -150,24 +150,24 @@ class CapturedCall {
     py::list out(results_.size());
     for (size_t i = 0, next = 0; i < results_.size(); ++i) {
       const Result& result = results_[i];
-      PyObject* one = nullptr;
+      PyObject* element = nullptr;
       switch (result.kind) {
         case Result::Kind::kValue:
-          one = py::object(result.value).release().ptr();
+          element = py::object(result.value).release().ptr();
           break;
         case Result::Kind::kOperand:
-          one = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(sequence, result.position))
-                    .release()
-                    .ptr();
+          element = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(sequence, result.position))
+                        .release()
+                        .ptr();
           break;
         case Result::Kind::kEarlier:
-          one =
+          element =
               py::reinterpret_borrow<py::object>(PyList_GET_ITEM(out.ptr(), result.position)).release().ptr();
           break;
         default:
-          one = py::cast(std::move(results[next++])).release().ptr();
+          element = py::cast(std::move(results[next++])).release().ptr();
       }
-      PyList_SET_ITEM(out.ptr(), i, one);
+      PyList_SET_ITEM(out.ptr(), i, element);
     }
     return out;
   }
@@ -216,9 +216,10 @@ class CapturedCall {
       if (next == first + 1) continue;
       // Elements of every dtype lie in the copy as they are aligned here.
       const size_t begin = whole.begin / kAlignment * kAlignment;
-      const at::Tensor& one = results_[order[first]].tensor;
-      at::Tensor bytes = at::empty({0}, one.options().dtype(at::kByte));
-      bytes.set_(one.storage(), static_cast<int64_t>(begin), {static_cast<int64_t>(whole.end - begin)}, {1});
+      const at::Tensor& result = results_[order[first]].tensor;
+      at::Tensor bytes = at::empty({0}, result.options().dtype(at::kByte));
+      bytes.set_(result.storage(), static_cast<int64_t>(begin), {static_cast<int64_t>(whole.end - begin)},
+                 {1});
       for (size_t i = first; i < next; ++i) {
         results_[order[i]].kind = Result::Kind::kPart;
         results_[order[i]].position = shared_.size();
@@ -231,12 +232,12 @@ class CapturedCall {
     return graph_.writes_to(tensor.storage().data(), tensor.storage().nbytes());
   }
 
-  Result result_of(const py::handle& one) const {
+  Result result_of(const py::handle& each) const {
     using Kind = Result::Kind;
-    if (!THPVariable_Check(one.ptr())) {
-      return {Kind::kValue, 0, py::reinterpret_borrow<py::object>(one), {}};
+    if (!THPVariable_Check(each.ptr())) {
+      return {Kind::kValue, 0, py::reinterpret_borrow<py::object>(each), {}};
     }
-    const at::Tensor& tensor = THPVariable_Unpack(one.ptr());
+    const at::Tensor& tensor = THPVariable_Unpack(each.ptr());
     for (size_t i = 0; i < operands_.size(); ++i) {
       // Code may reuse the memory of an operand that it alone has for a result.
       if (operands_[i].own.is_same(tensor) && (operands_[i].is_static || !is_written(tensor))) {
@@ -268,13 +269,14 @@ class CapturedCall {
     }
     graph_.replay();
     c10::SmallVector<at::Tensor, 4> copies;
-    for (const Shared& one : shared_) copies.push_back(at::clone(one.bytes));
-    for (const Result& one : results_) {
-      if (one.kind == Result::Kind::kPart) {
-        results.push_back(moved_to(copies[one.position].storage(), one.tensor, shared_[one.position].begin));
+    for (const Shared& each : shared_) copies.push_back(at::clone(each.bytes));
+    for (const Result& item : results_) {
+      if (item.kind == Result::Kind::kPart) {
+        results.push_back(
+            moved_to(copies[item.position].storage(), item.tensor, shared_[item.position].begin));
       }
-      if (one.kind == Result::Kind::kCopied) results.push_back(copy_as_laid_out(one.tensor));
-      if (one.kind == Result::Kind::kShared) results.push_back(at::alias(one.tensor));
+      if (item.kind == Result::Kind::kCopied) results.push_back(copy_as_laid_out(item.tensor));
+      if (item.kind == Result::Kind::kShared) results.push_back(at::alias(item.tensor));
     }
     return true;
   }

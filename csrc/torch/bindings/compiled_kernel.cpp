@@ -141,9 +141,9 @@ class CompiledKernel {
                      " tensors and ", are_real_.size(), " numbers, but got ", arguments.size(), " arguments");
     c10::SmallVector<at::Tensor, 8> tensors;
     for (size_t i = 0; i < num_tensors; ++i) {
-      PyObject* const one = PyTuple_GET_ITEM(arguments.ptr(), i);
-      TORCH_CHECK_TYPE(THPVariable_Check(one), name_, ": argument ", i, " is no tensor");
-      tensors.push_back(THPVariable_Unpack(one));
+      PyObject* const argument = PyTuple_GET_ITEM(arguments.ptr(), i);
+      TORCH_CHECK_TYPE(THPVariable_Check(argument), name_, ": argument ", i, " is no tensor");
+      tensors.push_back(THPVariable_Unpack(argument));
     }
     auto work = std::make_unique<Launch>();
     work->function = function_;
@@ -226,11 +226,11 @@ class ProgramKernel {
     std::vector<GridAddress> addresses;
     addresses.reserve(places_.size());
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      PyObject* const one = PyTuple_GET_ITEM(arguments.ptr(), i);
+      PyObject* const argument = PyTuple_GET_ITEM(arguments.ptr(), i);
       if (parameters_[i] == 'p') {
-        addresses.push_back(address(one, i));
+        addresses.push_back(address(argument, i));
       } else {
-        numbers[i] = number(one, parameters_[i]);
+        numbers[i] = number(argument, parameters_[i]);
       }
     }
     const py::gil_scoped_release no_gil;
@@ -238,35 +238,35 @@ class ProgramKernel {
   }
 
  private:
-  GridAddress address(PyObject* one, size_t place) const {
-    if (THPVariable_Check(one)) return {0, THPVariable_Unpack(one)};
-    if (one == Py_None) return {};
-    if (PyLong_Check(one)) {
-      const unsigned long long value = PyLong_AsUnsignedLongLong(one);
+  GridAddress address(PyObject* each, size_t place) const {
+    if (THPVariable_Check(each)) return {0, THPVariable_Unpack(each)};
+    if (each == Py_None) return {};
+    if (PyLong_Check(each)) {
+      const unsigned long long value = PyLong_AsUnsignedLongLong(each);
       if (PyErr_Occurred() != nullptr) throw py::error_already_set();
       return {static_cast<int64_t>(value), {}};
     }
-    const py::handle object(one);
+    const py::handle object(each);
     // As Triton's wrapper that gives a tensor another dtype.
     if (py::hasattr(object, "base")) {
       const py::object base = object.attr("base");
       if (THPVariable_Check(base.ptr())) return {0, THPVariable_Unpack(base.ptr())};
     }
     if (py::hasattr(object, "data_ptr")) return {object.attr("data_ptr")().cast<int64_t>(), {}};
-    TORCH_CHECK_TYPE(false, name(), ": argument ", place, " is a ", Py_TYPE(one)->tp_name,
+    TORCH_CHECK_TYPE(false, name(), ": argument ", place, " is a ", Py_TYPE(each)->tp_name,
                      ", where an address is expected: a tensor, an int, None, or an object with data_ptr()");
   }
 
-  static int64_t number(PyObject* one, char letter) {
+  static int64_t number(PyObject* item, char letter) {
     int64_t bits = 0;
     if (letter == 'i') {
-      bits = PyLong_AsLongLong(one);
-      if (PyErr_Occurred() != nullptr && PyLong_Check(one)) {
+      bits = PyLong_AsLongLong(item);
+      if (PyErr_Occurred() != nullptr && PyLong_Check(item)) {
         PyErr_Clear();
-        bits = static_cast<int64_t>(PyLong_AsUnsignedLongLong(one));
+        bits = static_cast<int64_t>(PyLong_AsUnsignedLongLong(item));
       }
     } else {
-      const double value = PyFloat_AsDouble(one);
+      const double value = PyFloat_AsDouble(item);
       if (letter == 'd') bits = std::bit_cast<int64_t>(value);
       if (letter == 'f') bits = std::bit_cast<int32_t>(static_cast<float>(value));
       if (letter == 'h') bits = c10::Half(static_cast<float>(value)).x;

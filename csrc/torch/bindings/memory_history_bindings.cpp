@@ -181,8 +181,8 @@ py::object allocation_traceback(uintptr_t address) {
   const runtime::Context context =
       devices().device(device).allocator->allocation_context(devices().device_address(pointer));
   if (context == nullptr) return py::none();
-  std::vector<CapturedTraceback*> one{traceback_of(context)};
-  return torch::py_symbolize(one).front();
+  std::vector<CapturedTraceback*> traced{traceback_of(context)};
+  return torch::py_symbolize(traced).front();
 }
 
 }  // namespace

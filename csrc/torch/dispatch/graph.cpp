@@ -161,12 +161,14 @@ bool LoomGraph::writes_to(const void* begin, size_t bytes) const {
   const auto is_within = [&](const void* address) {
     return address >= begin && address < static_cast<const char*>(begin) + bytes;
   };
-  const auto is_hit = [&](const runtime::Operand& one) { return one.is_written && is_within(one.address); };
+  const auto is_hit = [&](const runtime::Operand& each) {
+    return each.is_written && is_within(each.address);
+  };
   return recording_ != nullptr && std::ranges::any_of(recording_->nodes(), [&](const runtime::Node& node) {
            if (node.kind != runtime::CommandKind::kKernel) return is_within(node.destination);
            return std::ranges::any_of(node.record.record().inputs, is_hit) ||
                   std::ranges::any_of(node.record.outputs(),
-                                      [&](const runtime::Operand& one) { return is_within(one.address); });
+                                      [&](const runtime::Operand& item) { return is_within(item.address); });
          });
 }
 

@@ -108,8 +108,8 @@ inline at::Tensor adopt_all(Lending& lending, at::Tensor&& result) {
 template <typename... T>
 std::tuple<T...> adopt_all(Lending& lending, std::tuple<T...>&& results) {
   return std::apply(
-      [&](auto&&... one) {
-        return std::tuple<T...>(adopt_all(lending, std::forward<decltype(one)>(one))...);
+      [&](auto&&... each) {
+        return std::tuple<T...>(adopt_all(lending, std::forward<decltype(each)>(each))...);
       },
       std::move(results));
 }

@@ -44,8 +44,8 @@ bool asks(F&& call, std::string& reason) {
 
 bool has_sizes_of(const InferredOutputs& left, const InferredOutputs& right) {
   return std::equal(left.resized.begin(), left.resized.end(), right.resized.begin(), right.resized.end(),
-                    [](const InferredOutputs::Resized& one, const InferredOutputs::Resized& other) {
-                      return one.loan == other.loan && one.layout.sizes == other.layout.sizes;
+                    [](const InferredOutputs::Resized& each, const InferredOutputs::Resized& other) {
+                      return each.loan == other.loan && each.layout.sizes == other.layout.sizes;
                     });
 }
 
@@ -142,7 +142,7 @@ bool lacks_kernel(Op& op, const torch::jit::Stack& stack, const Lending& lending
   const Kind known = kinds().find(kind);
   if (known == Kind::kAsSaid) return false;
   size_t bytes = bytes_of_stand_ins(lending);
-  for (const size_t one : outputs->storage_bytes) bytes += one;
+  for (const size_t each : outputs->storage_bytes) bytes += each;
   if (known == Kind::kUnknown && bytes > (mixes_floats(lending) ? kMostRehearsed : kMostTried)) return false;
   std::string said;
   const auto shown = rehearse(op, stack, lending, StandIns::Contents::kZeros, said);

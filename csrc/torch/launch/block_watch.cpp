@@ -47,58 +47,58 @@ std::string BlockWatch::look(const cuda_cpp::Runner& runner, const KernelRange& 
   const loom_cuda_kernel& kernel = grid_->kernel;
   const bool is_read = how == BlockAccess::kRead || how == BlockAccess::kVolatileRead;
   touched_[memory.begin].add(from, address, address + bytes, !is_read);
-  Write one;
-  one.access.program = static_cast<int64_t>(
+  Write write;
+  write.access.program = static_cast<int64_t>(
       runner.at[0] + uint64_t{kernel.grid[0]} * (runner.at[1] + uint64_t{kernel.grid[1]} * runner.at[2]));
-  one.access.site = from;
-  one.access.kind = is_read                      ? AccessKind::kRead
-                    : how == BlockAccess::kWrite ? AccessKind::kWrite
-                                                 : AccessKind::kAtomic;
-  kernel.thread_index(one.thread.data());
-  one.memory = memory.name;
+  write.access.site = from;
+  write.access.kind = is_read                      ? AccessKind::kRead
+                      : how == BlockAccess::kWrite ? AccessKind::kWrite
+                                                   : AccessKind::kAtomic;
+  kernel.thread_index(write.thread.data());
+  write.memory = memory.name;
   if (how == BlockAccess::kWrite) {
     unwritten_memory().remove(address, address + bytes);
   } else if (unwritten_memory().holds(address, address + bytes)) {
-    return block_text(kernel, one.access.program) + ", thread " +
-           triple({one.thread[0], one.thread[1], one.thread[2]}) + verb_of_access(one.access.kind) +
+    return block_text(kernel, write.access.program) + ", thread " +
+           triple({write.thread[0], write.thread[1], write.thread[2]}) + verb_of_access(write.access.kind) +
            std::to_string(bytes) + " bytes" + line_text(from) + " at byte " +
            std::to_string(address - memory.begin) + " of " + memory.name + ", which nothing has written";
   }
   // Which order a program means by an atomic is not known: each gives one.
   if (how == BlockAccess::kAtomic || how == BlockAccess::kVolatileRead)
-    races_.synchronize(one.access.program, address);
+    races_.synchronize(write.access.program, address);
   if (how == BlockAccess::kVolatileRead) return {};
   while (bytes != 0) {
-    one.address = address;
-    one.bytes = bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
+    write.address = address;
+    write.bytes = bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
     if (how == BlockAccess::kWrite) {
-      std::memcpy(one.before.data(), reinterpret_cast<const void*>(address), one.bytes);
-      writes_.push_back(one);
-    } else if (std::string wrong = find_race(*grid_, one, nullptr); !wrong.empty()) {
+      std::memcpy(write.before.data(), reinterpret_cast<const void*>(address), write.bytes);
+      writes_.push_back(write);
+    } else if (std::string wrong = find_race(*grid_, write, nullptr); !wrong.empty()) {
       return wrong;
     }
-    address += one.bytes;
-    bytes -= one.bytes;
+    address += write.bytes;
+    bytes -= write.bytes;
   }
   return {};
 }
 
 std::string BlockWatch::settle() {
   std::string wrong;
-  for (const Write& one : writes_) {
+  for (const Write& each : writes_) {
     // Other blocks may have changed the memory since, once they run at the same time.
-    if (wrong.empty() && !has_given_up_) wrong = find_race(*grid_, one, one.before.data());
+    if (wrong.empty() && !has_given_up_) wrong = find_race(*grid_, each, each.before.data());
   }
   writes_.clear();
   return wrong;
 }
 
-std::string BlockWatch::find_race(const cuda_cpp::GridRun& grid, const Write& one, const void* value) {
+std::string BlockWatch::find_race(const cuda_cpp::GridRun& grid, const Write& item, const void* value) {
   kernel_checks::Access other;
-  if (!races_.find_race(one.access, one.address, one.bytes, value, &other)) return {};
-  return "a race between blocks: " + block_text(grid.kernel, one.access.program) + ", thread " +
-         triple({one.thread[0], one.thread[1], one.thread[2]}) + verb_of_access(one.access.kind) +
-         std::to_string(one.bytes) + " bytes" + line_text(one.access.site) + " of " + one.memory +
+  if (!races_.find_race(item.access, item.address, item.bytes, value, &other)) return {};
+  return "a race between blocks: " + block_text(grid.kernel, item.access.program) + ", thread " +
+         triple({item.thread[0], item.thread[1], item.thread[2]}) + verb_of_access(item.access.kind) +
+         std::to_string(item.bytes) + " bytes" + line_text(item.access.site) + " of " + item.memory +
          ", which " + block_text(grid.kernel, other.program) + past_of_access(other.kind) +
          line_text(other.site) + ": blocks of a launch run in any order";
 }
@@ -120,8 +120,8 @@ std::vector<kernel_checks::Piece> BlockWatch::pieces(const std::vector<KernelRan
     }
     return found;
   }
-  for (auto& [begin, one] : touched_) {
-    for (const kernel_checks::Piece& piece : one.pieces(kMostPieces)) found.push_back(piece);
+  for (auto& [begin, touched] : touched_) {
+    for (const kernel_checks::Piece& piece : touched.pieces(kMostPieces)) found.push_back(piece);
   }
   return found;
 }

@@ -44,7 +44,7 @@ class BlockWatch {
     std::string memory;
   };
 
-  std::string find_race(const cuda_cpp::GridRun& grid, const Write& one, const void* value);
+  std::string find_race(const cuda_cpp::GridRun& grid, const Write& each, const void* value);
 
   kernel_checks::LaunchRaces races_;
   std::map<uintptr_t, kernel_checks::TouchedMemory> touched_;

@@ -40,7 +40,7 @@ struct CUgraphExec_st {
   // Of a node that was added by itself, which may be gone; null if there is none.
   Step* find(const CUgraphNode_st* node) {
     const auto step =
-        std::find_if(steps.begin(), steps.end(), [&](const Step& one) { return one.node == node; });
+        std::find_if(steps.begin(), steps.end(), [&](const Step& each) { return each.node == node; });
     return step == steps.end() ? nullptr : &*step;
   }
   std::shared_ptr<LoomGraph> captured;
@@ -81,18 +81,19 @@ at::GraphCaptureMode mode_of(cudaStreamCaptureMode mode) {
 bool have_same_nodes(const LoomGraph& left, const LoomGraph& right) {
   const auto &first = left.recording()->nodes(), &second = right.recording()->nodes();
   return left.device() == right.device() && std::equal(first.begin(), first.end(), second.begin(),
-                                                       second.end(), [](const Node& one, const Node& other) {
-                                                         return one.kind == other.kind &&
-                                                                one.after == other.after;
+                                                       second.end(), [](const Node& each, const Node& other) {
+                                                         return each.kind == other.kind &&
+                                                                each.after == other.after;
                                                        });
 }
 
 bool have_same_nodes(const CUgraphExec_st& left, const CUgraphExec_st& right) {
   if ((left.captured == nullptr) != (right.captured == nullptr)) return false;
   if (left.captured != nullptr) return have_same_nodes(*left.captured, *right.captured);
-  return std::equal(
-      left.steps.begin(), left.steps.end(), right.steps.begin(), right.steps.end(),
-      [](const auto& one, const auto& other) { return one.type == other.type && one.after == other.after; });
+  return std::equal(left.steps.begin(), left.steps.end(), right.steps.begin(), right.steps.end(),
+                    [](const auto& item, const auto& other) {
+                      return item.type == other.type && item.after == other.after;
+                    });
 }
 
 cudaGraphNodeType type_of(CommandKind kind) {
@@ -103,7 +104,7 @@ cudaGraphNodeType type_of(CommandKind kind) {
 
 bool has_node(const CUgraph_st& graph, const CUgraphNode_st* node) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [&](const auto& one) { return one.get() == node; });
+                     [&](const auto& each) { return each.get() == node; });
 }
 
 // Takes what the node does, also where it is refused.
@@ -122,10 +123,10 @@ std::vector<CUgraphExec_st::Step> ordered(const CUgraph_st& graph) {
   for (bool has_moved = true; has_moved && steps.size() < graph.nodes.size();) {
     has_moved = false;
     for (const auto& node : graph.nodes) {
-      const auto is_placed = [&](const CUgraphNode_st* one) { return places.count(one) != 0; };
+      const auto is_placed = [&](const CUgraphNode_st* item) { return places.count(item) != 0; };
       if (is_placed(node.get()) || !std::all_of(node->after.begin(), node->after.end(), is_placed)) continue;
       std::vector<size_t> after;
-      for (const CUgraphNode_st* one : node->after) after.push_back(places[one]);
+      for (const CUgraphNode_st* each : node->after) after.push_back(places[each]);
       std::sort(after.begin(), after.end());
       places[node.get()] = steps.size();
       steps.push_back({node.get(), node->type, node->work, std::move(after)});
@@ -343,7 +344,7 @@ cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
   if (node->graph->captured != nullptr) return refuse(cudaErrorNotSupported);
   auto& nodes = node->graph->nodes;
   for (const auto& other : nodes) std::erase(other->after, node);
-  std::erase_if(nodes, [&](const auto& one) { return one.get() == node; });
+  std::erase_if(nodes, [&](const auto& each) { return each.get() == node; });
   return cudaSuccess;
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {

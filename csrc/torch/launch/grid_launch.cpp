@@ -296,19 +296,19 @@ void submit_grid(std::shared_ptr<GridKernel> kernel, int device, const std::arra
   const runtime::StreamRef stream = runtime::current_stream_of(device);
   c10::SmallVector<runtime::Operand, 8> operands, outputs;
   for (size_t i = 0; i < addresses.size(); ++i) {
-    GridAddress& one = addresses[i];
-    if (!one.tensor.defined()) {
-      const Found whole = one.address == 0 ? Found{0, 0, 0} : find_memory(one.address);
+    GridAddress& argument = addresses[i];
+    if (!argument.tensor.defined()) {
+      const Found whole = argument.address == 0 ? Found{0, 0, 0} : find_memory(argument.address);
       work->memories.push_back({whole.begin + whole.shift, whole.end + whole.shift});
       work->shifts.push_back(-whole.shift);
-      work->shapes.push_back(one.address == 0 ? "which is null"
-                             : whole.end == 0 ? "an address that is no tensor's"
-                                              : std::to_string(whole.end - whole.begin) +
-                                                    " bytes that are given by their address");
-      numbers[static_cast<size_t>(places[i])] = one.address + whole.shift;
+      work->shapes.push_back(argument.address == 0 ? "which is null"
+                             : whole.end == 0      ? "an address that is no tensor's"
+                                                   : std::to_string(whole.end - whole.begin) +
+                                                         " bytes that are given by their address");
+      numbers[static_cast<size_t>(places[i])] = argument.address + whole.shift;
       continue;
     }
-    const at::Tensor& tensor = one.tensor;
+    const at::Tensor& tensor = argument.tensor;
     TORCH_CHECK_VALUE(tensor.device() == c10::Device(device_type(), static_cast<c10::DeviceIndex>(device)),
                       name, ": Pointer argument (at ", places[i], ") cannot be accessed from ", device_name(),
                       ":", device, ": its tensor is on ", tensor.device(),

@@ -104,7 +104,7 @@ std::vector<std::vector<kernel_checks::Piece>> LaunchWatcher::touched() {
   // A launch that jumps about in a tensor, as one that scatters, may use all that lies between.
   constexpr size_t kMostPieces = 16;
   std::vector<std::vector<kernel_checks::Piece>> found;
-  for (kernel_checks::TouchedMemory& one : touched_) found.push_back(one.pieces(kMostPieces));
+  for (kernel_checks::TouchedMemory& each : touched_) found.push_back(each.pieces(kMostPieces));
   return found;
 }
 

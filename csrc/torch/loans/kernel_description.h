@@ -148,7 +148,7 @@ class KernelDescription {
   void add_output(const c10::IValue& value);
   template <typename... T>
   void add_output(const std::tuple<T...>& results) {
-    std::apply([&](const auto&... one) { (add_output(one), ...); }, results);
+    std::apply([&](const auto&... each) { (add_output(each), ...); }, results);
   }
   void add_output(const std::vector<at::Tensor>& results) {
     for (const at::Tensor& result : results) add_output(result);

@@ -114,9 +114,9 @@ const Rules& rules() {
 
 size_t chosen_bytes(Library library, const Sizes& sizes) {
   const Rules& environment = rules();
-  const auto chosen = [&](Library one, const std::optional<size_t>& named, size_t otherwise) {
+  const auto chosen = [&](Library each, const std::optional<size_t>& named, size_t otherwise) {
     const Guard guard(all().mutex);
-    return all().own_bytes[static_cast<size_t>(one)].value_or(named.value_or(otherwise));
+    return all().own_bytes[static_cast<size_t>(each)].value_or(named.value_or(otherwise));
   };
   const size_t bytes = chosen(Library::kPlain, environment.bytes, sizes.bytes);
   if (library == Library::kPlain) {

@@ -48,7 +48,9 @@ struct Caller<Return (*)(Arguments...)> {
   template <typename... Results>
   static void put(Stack& stack, const std::tuple<Results...>& results) {
     std::apply(
-        [&](const Results&... one) { replace_arguments(stack, sizeof...(Arguments), {c10::IValue(one)...}); },
+        [&](const Results&... each) {
+          replace_arguments(stack, sizeof...(Arguments), {c10::IValue(each)...});
+        },
         results);
   }
 };

@@ -123,7 +123,7 @@ std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
 }
 
 bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(), [&](const char* one) { return name == one; });
+  return std::any_of(names.begin(), names.end(), [&](const char* each) { return name == each; });
 }
 
 // What the op left on the host: data of a device, something made of it, or something else in its place.

@@ -253,10 +253,10 @@ def attention(of: Columns, c: Coefficients, rates: Rates) -> Vector:
     keys = np.ceil(of.n / block) * block
     core_flops = of.flops(rates) * c["flop_share"] / rates.cores
     pairs = block * keys * of.items
-    one = pairs * of.k * c["products"] * 2.0 / core_flops
-    one = one + (pairs * c["pair_cycles"] + c["block_cycles"]) / rates.clock_ghz
+    each = pairs * of.k * c["products"] * 2.0 / core_flops
+    each = each + (pairs * c["pair_cycles"] + c["block_cycles"]) / rates.clock_ghz
     blocks = of.batch * np.ceil(of.m / block)
-    compute = np.maximum(blocks / rates.cores, c["lone"]) * one
+    compute = np.maximum(blocks / rates.cores, c["lone"]) * each
     memory = memory_ns(of, rates, c["memory_share"])
     return rates.launch_ns + c["start_ns"] + overlapped(compute, memory)
 

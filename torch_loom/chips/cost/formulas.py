@@ -371,10 +371,10 @@ def attention(kernel: Kernel, c: Coefficients, rates: Rates) -> Time:
     keys = math.ceil(kernel.n / block) * block
     core_flops = rates.flops_per_ns[kernel.dtype] * c["flop_share"] / rates.cores
     pairs = block * keys * kernel.items
-    one = pairs * kernel.k * c["products"] * 2.0 / core_flops
-    one += (pairs * c["pair_cycles"] + c["block_cycles"]) / rates.clock_ghz
+    each = pairs * kernel.k * c["products"] * 2.0 / core_flops
+    each += (pairs * c["pair_cycles"] + c["block_cycles"]) / rates.clock_ghz
     blocks = kernel.batch * math.ceil(kernel.m / block)
-    compute = max(blocks / rates.cores, c["lone"]) * one
+    compute = max(blocks / rates.cores, c["lone"]) * each
     memory = memory_ns(kernel, rates, c["memory_share"])
     return Time(launch + overlapped(compute, memory), compute, memory, launch)
 

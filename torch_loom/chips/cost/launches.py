@@ -112,8 +112,8 @@ def work_of(outline: Mapping[str, Any], grid: tuple[int, int, int], numbers: Map
     longest = 0.0
     for place in range(looked_at):
         # The middles of equal parts, so that neither the first programs nor the last decide.
-        one = min(count - 1, int((place + 0.5) * count / looked_at))
-        program = (one % grid[0], one // grid[0] % grid[1], one // grid[0] // grid[1])
+        each = min(count - 1, int((place + 0.5) * count / looked_at))
+        program = (each % grid[0], each // grid[0] % grid[1], each // grid[0] // grid[1])
         found = _Evaluation(program, grid, dict(numbers)).run(outline["body"])
         longest = max(longest, found.get("loads", 0.0))
         for key, amount in found.items():
@@ -189,7 +189,7 @@ class _Evaluation:
         body: list[Any],
         ends: list[int],
     ) -> dict[Any, float]:
-        first, last, by = (self._values.get(one) for one in (low, high, step))
+        first, last, by = (self._values.get(each) for each in (low, high, step))
         if first is None or last is None or not by:
             turns, first, by = 1, first or 0, by or 1
         else:
@@ -203,7 +203,7 @@ class _Evaluation:
             turn = place if follows else int((place + 0.5) * turns / looked_at)
             self._values[index] = first + turn * by
             _add(found, self.run(body), turns / looked_at)
-            after = [self._values.get(one) if follows else None for one in ends]
+            after = [self._values.get(each) if follows else None for each in ends]
             for (value, _), end in zip(carried, after, strict=True):
                 self._values[value] = end
         return found
@@ -261,9 +261,9 @@ def _computed(op: str, given: list[int | None], number: Any) -> int | None:
         if given[0] is None:
             return None
         return given[1] if given[0] else given[2]
-    if any(one is None for one in given):
+    if any(each is None for each in given):
         return None
-    values = [one for one in given if one is not None]
+    values = [each for each in given if each is not None]
     if op == "cmpi":
         return int(_COMPARED[number if len(number) == 2 else number[1:]](values[0], values[1]))
     if op in _COMPUTED:

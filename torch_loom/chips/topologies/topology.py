@@ -105,8 +105,8 @@ def _load(text: str) -> Topology:
 @cache
 def default_of(chip: str) -> Topology | None:
     """Return the shipped topology of a chip; None: there is none, and its links join all ranks."""
-    found = [one for one in map(load, available()) if one.chip == chip]
-    return max(found, key=lambda one: one.nic_gbps * one.nics_per_node, default=None)
+    found = [each for each in map(load, available()) if each.chip == chip]
+    return max(found, key=lambda each: each.nic_gbps * each.nics_per_node, default=None)
 
 
 def layout(topology: Topology | None, ranks: Sequence[int]) -> Layout:

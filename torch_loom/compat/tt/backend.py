@@ -83,7 +83,7 @@ def _zeros(run: Callable[..., Any]) -> Callable[..., Any]:
         with FakeTensorMode(allow_non_fake_inputs=True):
             made = run(*inputs)
         found, tree = torch.utils._pytree.tree_flatten(made)
-        places = [n for n, one in enumerate(found) if isinstance(one, torch.Tensor)]
+        places = [n for n, each in enumerate(found) if isinstance(each, torch.Tensor)]
         zeros = _Zeros.apply([found[n] for n in places], *inputs)  # type: ignore[no-untyped-call]
         for place, zero in zip(places, zeros, strict=True):
             found[place] = zero
@@ -97,11 +97,12 @@ class _Zeros(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, like: Sequence[torch.Tensor], *inputs: Any) -> tuple[torch.Tensor, ...]:
-        made = tuple(torch.zeros(one.shape, dtype=one.dtype, device=one.device) for one in like)
+        made = tuple(torch.zeros(each.shape, dtype=each.dtype, device=each.device) for each in like)
         ctx.mark_non_differentiable(*(a for a, b in zip(made, like, strict=True) if not b.requires_grad))
         # Not saved: their values may change, and only shapes are asked for.
         ctx.shapes = [
-            (one.shape, one.dtype, one.device) if isinstance(one, torch.Tensor) else None for one in inputs
+            (each.shape, each.dtype, each.device) if isinstance(each, torch.Tensor) else None
+            for each in inputs
         ]
         return made
 

@@ -66,10 +66,10 @@ def apply_weight_dtype_overrides(
     chosen: dict[nn.Parameter, str] = {}
     default = rules.pop(_DEFAULT, None)
     if default is not None:
-        chosen = {one: default for name, one in named.items() if name.rpartition(".")[2] == "weight"}
-    products = {name: one for name, one in named.items() if _is_of_product(model, name)}
+        chosen = {each: default for name, each in named.items() if name.rpartition(".")[2] == "weight"}
+    products = {name: each for name, each in named.items() if _is_of_product(model, name)}
     for pattern, dtype in rules.items():
-        fitting = {one for name, one in named.items() if fnmatchcase(name, pattern)}
+        fitting = {each for name, each in named.items() if fnmatchcase(name, pattern)}
         if not fitting:
             warnings.warn(f"no parameter is called {pattern!r}: nothing has {dtype}", stacklevel=2)
         elif fitting.isdisjoint(products.values()):
@@ -106,7 +106,7 @@ def remove_weight_dtype_overrides(model: nn.Module) -> int:
             continue
         several: Any = owner.parametrizations
         for name in list(several):
-            ours = [one for one in several[name] if isinstance(one, _Rounded)]
+            ours = [each for each in several[name] if isinstance(each, _Rounded)]
             if len(ours) == len(several[name]):
                 parametrize.remove_parametrizations(owner, name, leave_parametrized=False)
             else:

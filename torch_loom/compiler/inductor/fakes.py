@@ -74,7 +74,7 @@ def _on_engine(original: Any, name: str) -> Any:
             return original(fake_mode, op, *args, **kwargs)
 
         def moved(place: torch.device) -> Any:
-            return lambda one: stand_in(fake_mode, one.shape, one.stride(), one.dtype, place)
+            return lambda each: stand_in(fake_mode, each.shape, each.stride(), each.dtype, place)
 
         lent, named = pytree.tree_map_only(torch.Tensor, moved(_CPU), (args, kwargs))
         return pytree.tree_map_only(torch.Tensor, moved(device), original(fake_mode, op, *lent, **named))

@@ -35,7 +35,7 @@ def _declared(graph: Any, num_states: int) -> list[tuple[Any, list[int] | None]]
     made = []
     for info in list(graph.output)[num_states:]:
         kind = info.type.tensor_type
-        dims = [one.dim_value for one in kind.shape.dim] if kind.HasField("shape") else None
+        dims = [each.dim_value for each in kind.shape.dim] if kind.HasField("shape") else None
         made.append((file.DTYPES.get(kind.elem_type), dims))
     return made
 

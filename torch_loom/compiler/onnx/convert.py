@@ -56,9 +56,9 @@ class Converter:
 
     def module(self) -> fx.GraphModule:
         """Convert the graph, and return it as a module."""
-        own = {one.name for one in self.proto.initializer}
-        for one in self.proto.initializer:
-            self._values[one.name] = Known(one.name, one, self.scope.folder, is_initializer=True)
+        own = {each.name for each in self.proto.initializer}
+        for each in self.proto.initializer:
+            self._values[each.name] = Known(each.name, each, self.scope.folder, is_initializer=True)
         if self.proto.sparse_initializer:
             raise OnnxError("sparse initialisers are not read: save the model with dense ones")
         for info in self.proto.input:
@@ -87,18 +87,18 @@ class Converter:
         dims = None
         if kind.HasField("shape"):
             dims = tuple(
-                one.dim_value if one.HasField("dim_value") else one.dim_param or None
-                for one in kind.shape.dim
+                each.dim_value if each.HasField("dim_value") else each.dim_param or None
+                for each in kind.shape.dim
             )
         self._inputs.append(Input(node.name, file.DTYPES.get(kind.elem_type), dims))
 
     def _check_inputs(self, own: set[str]) -> None:
         """Have the dimensions of inputs counted, which what is computed while reading relies on."""
         declared = [info.name for info in self.proto.input if info.name not in own]
-        for name, one in zip(declared, self._inputs, strict=True):
-            if one.dims is not None:
-                args = (self._values[name], len(one.dims), f"its input {one}")
-                self._values[name] = self.call(with_rank, args, {}, f"checked_{one.name}")
+        for name, each in zip(declared, self._inputs, strict=True):
+            if each.dims is not None:
+                args = (self._values[name], len(each.dims), f"its input {each}")
+                self._values[name] = self.call(with_rank, args, {}, f"checked_{each.name}")
 
     def placeholder(self, name: str) -> fx.Node:
         """Add an argument."""
@@ -185,7 +185,7 @@ class Converter:
         given = [self.value(name) for name in node.input]
         what = f"{node.op_type} ({domain or 'ai.onnx'} opset {version}), node {node.name or node.output[0]!r}"
         try:
-            attributes = {one.name: self._attribute(one) for one in node.attribute}
+            attributes = {each.name: self._attribute(each) for each in node.attribute}
             results = self._results(node, domain, version, given, attributes)
         except OnnxError as error:
             raise OnnxError(f"{what}: {error}") from error
@@ -209,13 +209,13 @@ class Converter:
         rule = find(domain, node.op_type, version)
         if rule is None:
             return expanded(self, node, domain, version, given)
-        unknown = attributes.keys() - rule.attributes - rule.special - {one.name for one in rule.inputs}
+        unknown = attributes.keys() - rule.attributes - rule.special - {each.name for each in rule.inputs}
         if unknown:
             raise OnnxError(f"the attribute {min(unknown)!r} is not read")
         kwargs = {name: value for name, value in attributes.items() if name in rule.attributes}
         special = {"opset": version, "num_outputs": len(node.output)}
         kwargs |= {name: value for name, value in special.items() if name in rule.special}
-        by_name = {one.name: attributes[one.name] for one in rule.inputs if one.name in attributes}
+        by_name = {each.name: attributes[each.name] for each in rule.inputs if each.name in attributes}
         if rule.is_pure and self._is_foldable(node, given, attributes):
             made = self._folded(node, rule, given, by_name, kwargs)
             if made is not None:
@@ -249,7 +249,7 @@ class Converter:
                 args.append(self._bound(parameter, given[number]))
             else:
                 args.append(by_name.get(parameter.name))
-        if len(given) > len(rule.inputs) and not any(one.is_variadic for one in rule.inputs):
+        if len(given) > len(rule.inputs) and not any(each.is_variadic for each in rule.inputs):
             raise OnnxError(f"it has {len(given)} inputs, of which {len(rule.inputs)} are read")
         while args and args[-1] is None:
             args.pop()
@@ -279,20 +279,20 @@ class Converter:
         return numbers if kind.is_list else numbers[0]
 
     def _is_foldable(self, node: Any, given: Sequence[Any], attributes: dict[str, Any]) -> bool:
-        if any(not isinstance(one, Known) or one.is_weight for one in given if one is not None):
+        if any(not isinstance(each, Known) or each.is_weight for each in given if each is not None):
             return False
-        known = [one for one in given if one is not None]
-        if any(math.prod(one.dims) > MAX_FOLDED for one in known):
+        known = [each for each in given if each is not None]
+        if any(math.prod(each.dims) > MAX_FOLDED for each in known):
             return False
         # Products and broadcasts of large constants are larger by far.
-        if math.prod(max(math.prod(one.dims), 1) for one in known) > MAX_COMBINED:
+        if math.prod(max(math.prod(each.dims), 1) for each in known) > MAX_COMBINED:
             return False
         if node.op_type not in _GROWING:
             return True
-        given = [one.tensor.flatten().tolist() for one in known if one.tensor.dtype is not torch.bool]
-        numbers = [abs(number) for one in (*given, *_numbers_in(attributes)) for number in one]
+        given = [each.tensor.flatten().tolist() for each in known if each.tensor.dtype is not torch.bool]
+        numbers = [abs(number) for each in (*given, *_numbers_in(attributes)) for number in each]
         # A step of a range, or a stride, may be less than one.
-        return bool(math.prod(max(one, 1 / one if one else 1) for one in numbers) <= MAX_FOLDED)
+        return bool(math.prod(max(each, 1 / each if each else 1) for each in numbers) <= MAX_FOLDED)
 
     def _folded(
         self, node: Any, rule: Rule, given: Sequence[Any], by_name: dict[str, Any], kwargs: dict[str, Any]
@@ -301,7 +301,7 @@ class Converter:
         args: list[Any] = []
         for number, parameter in enumerate(rule.inputs):
             if parameter.is_variadic:
-                args += [one.tensor for one in given[number:]]
+                args += [each.tensor for each in given[number:]]
                 break
             value = given[number] if number < len(given) else None
             if value is None:
@@ -330,10 +330,10 @@ class Converter:
         """Return the sizes that a node computes; None: it computes something else."""
         if node.op_type in ("Shape", "Size"):
             return self._shape(node, given[0], attributes)
-        if not any(isinstance(one, sizes.Sizes) for one in given):
+        if not any(isinstance(each, sizes.Sizes) for each in given):
             return None
-        found = [_as_sizes(one) for one in given]
-        if any(one is None and value is not None for one, value in zip(found, given, strict=True)):
+        found = [_as_sizes(each) for each in given]
+        if any(each is None and value is not None for each, value in zip(found, given, strict=True)):
             return None
         try:
             return sizes.compute(node.op_type, found, attributes)
@@ -372,7 +372,7 @@ class Converter:
         if isinstance(value, bytes):
             return value.decode(errors="replace")
         if isinstance(value, list) and value and isinstance(value[0], bytes):
-            return [one.decode(errors="replace") for one in value]
+            return [each.decode(errors="replace") for each in value]
         kind = type(value).__name__
         if kind == "TensorProto":
             return file.tensor_of(value, self.scope.folder)
@@ -390,7 +390,7 @@ def _numbers_in(attributes: dict[str, Any]) -> list[list[float]]:
         list(attribute) if isinstance(attribute, list | tuple) else [attribute]
         for attribute in attributes.values()
     ]
-    return [[number for number in one if isinstance(number, int | float)] for one in found]
+    return [[number for number in each if isinstance(number, int | float)] for each in found]
 
 
 def _as_sizes(value: Any) -> Any:

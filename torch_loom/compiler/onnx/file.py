@@ -129,7 +129,7 @@ def upgraded(proto: Any, name: str) -> Any:
     Raises:
         OnnxError: ONNX's converter of versions does not take it; its sentence.
     """
-    old = next((one.version for one in proto.opset_import if not one.domain), FIRST_OPSET)
+    old = next((each.version for each in proto.opset_import if not each.domain), FIRST_OPSET)
     if old >= FIRST_OPSET:
         return proto
     try:
@@ -223,12 +223,12 @@ def check_types(proto: Any, name: str) -> None:
     Raises:
         OnnxError: which names the node and both types.
     """
-    inputs = {one.name: one.type.tensor_type.elem_type for one in proto.graph.input}
-    for one in proto.graph.initializer:
-        if inputs.get(one.name, one.data_type) != one.data_type:
+    inputs = {each.name: each.type.tensor_type.elem_type for each in proto.graph.input}
+    for each in proto.graph.initializer:
+        if inputs.get(each.name, each.data_type) != each.data_type:
             raise OnnxError(
-                f"{name}: types do not match: the initialiser {one.name!r} is {_type_name(one.data_type)}, "
-                f"and the input of its name {_type_name(inputs[one.name])}"
+                f"{name}: types do not match: the initialiser {each.name!r} is {_type_name(each.data_type)}, "
+                f"and the input of its name {_type_name(inputs[each.name])}"
             )
     bare = _without_weights(proto)
     for graph, _ in graphs(bare.graph):
@@ -252,11 +252,11 @@ def check_types(proto: Any, name: str) -> None:
         return
     for graph, _ in graphs(bare.graph):
         for node in graph.node:
-            for one in node.output:
-                given, said = inferred.get(one), declared.get(one)
+            for each in node.output:
+                given, said = inferred.get(each), declared.get(each)
                 if given is not None and said is not None and given != said:
                     raise OnnxError(
-                        f"{name}: types do not match: {node.op_type} {node.name!r} gives {one!r} as "
+                        f"{name}: types do not match: {node.op_type} {node.name!r} gives {each!r} as "
                         f"{_type_name(given)}, and the model declares {_type_name(said)}"
                     )
 
@@ -303,15 +303,15 @@ def _inferred(proto: Any) -> dict[str, int]:
             kind = info.type.tensor_type
             if info.type.HasField("tensor_type") and kind.HasField("shape"):
                 found[info.name] = len(kind.shape.dim)
-        for one in graph.initializer:
-            found[one.name] = len(one.dims)
+        for each in graph.initializer:
+            found[each.name] = len(each.dims)
     # Graphs that do not lie in each other may use a name for values of their own.
     count = Counter(name for graph, _ in graphs(inferred.graph) for name in _defined(graph))
     return {name: rank for name, rank in found.items() if count[name] < 2}
 
 
 def _defined(graph: Any) -> set[str]:
-    given = {one.name for one in (*graph.input, *graph.initializer)}
+    given = {each.name for each in (*graph.input, *graph.initializer)}
     return given | {name for node in graph.node for name in node.output}
 
 
@@ -328,12 +328,12 @@ def _without_weights(proto: Any) -> Any:
     graph.input.extend(proto.graph.input)
     graph.output.extend(proto.graph.output)
     graph.value_info.extend(proto.graph.value_info)
-    known = {one.name for one in proto.graph.input}
-    for one in proto.graph.initializer:
-        if one.ByteSize() <= _LARGE and one.data_location != onnx.TensorProto.EXTERNAL:
-            graph.initializer.append(one)
-        elif one.name not in known:
-            graph.input.append(helper.make_tensor_value_info(one.name, one.data_type, one.dims))
+    known = {each.name for each in proto.graph.input}
+    for each in proto.graph.initializer:
+        if each.ByteSize() <= _LARGE and each.data_location != onnx.TensorProto.EXTERNAL:
+            graph.initializer.append(each)
+        elif each.name not in known:
+            graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
     return bare
 
 
@@ -379,7 +379,7 @@ def from_numpy(array: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-_EIGHT_BITS = tuple(one for one in DTYPES.values() if one.is_floating_point and one.itemsize == 1)
+_EIGHT_BITS = tuple(each for each in DTYPES.values() if each.is_floating_point and each.itemsize == 1)
 
 
 def dtype_of(number: int, what: str) -> torch.dtype:

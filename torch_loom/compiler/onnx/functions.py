@@ -33,10 +33,10 @@ def expanded(
     if body is None:
         raise OnnxError("it is not read, and ONNX does not define it by other operators")
     schema = file.package("onnx.defs").get_schema(node.op_type, version, domain)
-    defaults = {name: one.default_value for name, one in schema.attributes.items()}
-    attributes = {name: one for name, one in defaults.items() if one.type}
-    attributes |= {one.name: one for one in body.attribute_proto}
-    attributes |= {one.name: one for one in node.attribute}
+    defaults = {name: each.default_value for name, each in schema.attributes.items()}
+    attributes = {name: each for name, each in defaults.items() if each.type}
+    attributes |= {each.name: each for each in body.attribute_proto}
+    attributes |= {each.name: each for each in node.attribute}
     prefix = f"{node.name or node.output[0]}."
     names = dict(zip(body.input, [*node.input, *[""] * len(body.input)], strict=False))
     for name, value in zip(body.input, given, strict=False):
@@ -60,12 +60,12 @@ def expanded(
 def _attributes(node: Any, given: dict[str, Any]) -> list[Any]:
     """Return a node's attributes, with those of the function in the place of references to them."""
     made = []
-    for one in node.attribute:
-        if not one.ref_attr_name:
-            made.append(one)
-        elif one.ref_attr_name in given:
-            copy = type(one)()
-            copy.CopyFrom(given[one.ref_attr_name])
-            copy.name = one.name
+    for each in node.attribute:
+        if not each.ref_attr_name:
+            made.append(each)
+        elif each.ref_attr_name in given:
+            copy = type(each)()
+            copy.CopyFrom(given[each.ref_attr_name])
+            copy.name = each.name
             made.append(copy)
     return made

@@ -58,7 +58,7 @@ def load_onnx(
     _refuse_unknown(proto, name)
     proto = file.check(proto, name)
     file.check_types(proto, name)
-    versions = {one.domain: one.version for one in proto.opset_import}
+    versions = {each.domain: each.version for each in proto.opset_import}
     unties = proto.producer_name == "pytorch"
     ranks, declared = file.ranks(proto)
     scope = Scope(versions, where, ranks, declared, unties)
@@ -69,7 +69,7 @@ def load_onnx(
 
 def _refuse_unknown(proto: Any, name: str) -> None:
     """Name all that is not read at once, so that a model is changed once."""
-    versions = {one.domain: one.version for one in proto.opset_import}
+    versions = {each.domain: each.version for each in proto.opset_import}
     own = {(function.domain, function.name) for function in proto.functions}
     unknown: Counter[str] = Counter()
     first: dict[str, str] = {}

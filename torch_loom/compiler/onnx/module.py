@@ -29,8 +29,8 @@ class OnnxGraph(fx.GraphModule):
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        def taken(one: Any) -> Any:
-            return _Ref(one.name) if isinstance(one, fx.Node) else one
+        def taken(each: Any) -> Any:
+            return _Ref(each.name) if isinstance(each, fx.Node) else each
 
         def encoded(value: Any) -> Any:
             return fx.node.map_aggregate(value, taken)
@@ -66,7 +66,7 @@ def _read(own: dict[str, Any], nodes: list[Any], meta: dict[str, Any]) -> OnnxGr
     graph, made = fx.Graph(), dict[str, fx.Node]()
 
     def decoded(value: Any) -> Any:
-        return fx.node.map_aggregate(value, lambda one: made[one.name] if isinstance(one, _Ref) else one)
+        return fx.node.map_aggregate(value, lambda each: made[each.name] if isinstance(each, _Ref) else each)
 
     for op, name, target, args, kwargs in nodes:
         made[name] = graph.create_node(op, target, decoded(args), decoded(kwargs), name=name)

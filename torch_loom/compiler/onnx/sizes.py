@@ -41,7 +41,7 @@ class Sizes:
     @property
     def is_known(self) -> bool:
         """Whether no value waits for the run."""
-        return all(isinstance(one, int) for one in self.values.reshape(-1).tolist())
+        return all(isinstance(each, int) for each in self.values.reshape(-1).tolist())
 
 
 def array(values: Sequence[Any] | Any) -> Array:
@@ -58,7 +58,9 @@ def array(values: Sequence[Any] | Any) -> Array:
 
 def entries(values: Array) -> Any:
     """Return nested lists of integers and nodes, or one of them."""
-    return fx.node.map_aggregate(values.tolist(), lambda one: one.node if isinstance(one, fx.Proxy) else one)
+    return fx.node.map_aggregate(
+        values.tolist(), lambda each: each.node if isinstance(each, fx.Proxy) else each
+    )
 
 
 def choose(condition: bool, x: int, y: int) -> int:
@@ -78,7 +80,7 @@ def _each(function: Callable[..., Any]) -> Callable[..., Array]:
         broadcast = np.broadcast_arrays(*values)
         made = np.empty(broadcast[0].shape, dtype=object)
         for place in np.ndindex(made.shape):
-            taken = [one[place] for one in broadcast]
+            taken = [each[place] for each in broadcast]
             made[place] = _bounded(function(*taken), sum(map(_num_bits, taken)))
         return made
 
@@ -121,8 +123,8 @@ def _is_not_negative(value: Any) -> bool:
 
 
 def _equal(x: Any, y: Any) -> Any:
-    for one, other in ((x, y), (y, x)):
-        if _is_size(one) and isinstance(other, int) and other < 0:
+    for each, other in ((x, y), (y, x)):
+        if _is_size(each) and isinstance(other, int) and other < 0:
             return False
     return x == y
 
@@ -153,7 +155,7 @@ def _slice(x: Array, starts: Array, ends: Array, axes: Any = None, steps: Any = 
 
 def _numbers(values: Array) -> list[int]:
     flat: list[Any] = values.reshape(-1).tolist()
-    if not all(isinstance(one, int) for one in flat):
+    if not all(isinstance(each, int) for each in flat):
         raise NotImplementedError
     return flat
 
@@ -187,9 +189,9 @@ def _product(x: Array, axes: Any = None, keepdims: int = 1) -> Array:
     if x.ndim != 1:
         raise NotImplementedError
     made: Any = 1
-    for one in x:
-        num_bits = _num_bits(made) + _num_bits(one)
-        made = one * made if isinstance(made, int) and made == 1 else made * one
+    for each in x:
+        num_bits = _num_bits(made) + _num_bits(each)
+        made = each * made if isinstance(made, int) and made == 1 else made * each
         made = _bounded(made, num_bits)
     return array([made] if keepdims else made)
 
@@ -238,18 +240,18 @@ def compute(name: str, given: Sequence[Sizes | None], attributes: dict[str, Any]
         made = _cast(given[0], **attributes)
     elif name in OPERATORS:
         same = given[1:] if name == "Where" else given[:1] if name in _FIRST_ALONE else given
-        dtypes = {one.dtype for one in same if one is not None}
+        dtypes = {each.dtype for each in same if each is not None}
         if len(dtypes) != 1:
             raise NotImplementedError
-        values = OPERATORS[name](*(None if one is None else one.values for one in given), **attributes)
+        values = OPERATORS[name](*(None if each is None else each.values for each in given), **attributes)
         made = Sizes(values, torch.bool if name == "Equal" else dtypes.pop())
     else:
         raise NotImplementedError
     if made.values.size > MAX_SIZES:
         raise NotImplementedError
     limits = None if made.dtype is torch.bool else torch.iinfo(made.dtype)
-    known = [one for one in made.values.reshape(-1).tolist() if isinstance(one, int)]
-    if limits is not None and not all(limits.min <= one <= limits.max for one in known):
+    known = [each for each in made.values.reshape(-1).tolist() if isinstance(each, int)]
+    if limits is not None and not all(limits.min <= each <= limits.max for each in known):
         raise NotImplementedError
     return made
 
@@ -259,5 +261,5 @@ def _cast(given: Sizes | None, to: torch.dtype, **_: Any) -> Sizes:
         raise NotImplementedError
     if given.dtype is not torch.bool:
         return Sizes(given.values, to)
-    flat = [int(one) for one in given.values.reshape(-1).tolist()]
+    flat = [int(each) for each in given.values.reshape(-1).tolist()]
     return Sizes(array(flat).reshape(given.values.shape), to)

@@ -131,8 +131,8 @@ def op(*names: str, since: int = 1, domain: str = "", pure: bool = True) -> Call
 
 def add(name: str, rule: Rule, domain: str = "") -> None:
     """Put a rule into the table."""
-    kept = [one for one in RULES.get((domain, name), []) if one.since != rule.since]
-    RULES[domain, name] = sorted([*kept, rule], key=lambda one: -one.since)
+    kept = [each for each in RULES.get((domain, name), []) if each.since != rule.since]
+    RULES[domain, name] = sorted([*kept, rule], key=lambda each: -each.since)
 
 
 def tensors(name: str, function: Callable[..., Any], num_inputs: int = 1) -> None:
@@ -144,7 +144,7 @@ def tensors(name: str, function: Callable[..., Any], num_inputs: int = 1) -> Non
 
 def find(domain: str, name: str, version: int) -> Rule | None:
     """Return the rule of an operator at a version of its domain; None: there is none."""
-    return next((one for one in RULES.get((domain, name), []) if one.since <= version), None)
+    return next((each for each in RULES.get((domain, name), []) if each.since <= version), None)
 
 
 def _rule(function: Callable[..., Any], since: int, pure: bool) -> Rule:

@@ -82,9 +82,9 @@ def _makes_contents(target: torch._ops.OpOverload) -> bool:
 
 def _frozen(value: object) -> object:
     if isinstance(value, tuple | list):
-        return (type(value).__name__, *(_frozen(one) for one in value))
+        return (type(value).__name__, *(_frozen(each) for each in value))
     if isinstance(value, dict):
-        return tuple(sorted((key, _frozen(one)) for key, one in value.items()))
+        return tuple(sorted((key, _frozen(each)) for key, each in value.items()))
     if isinstance(value, slice):
         return ("slice", _frozen(value.start), _frozen(value.stop), _frozen(value.step))
     if isinstance(value, bool | int | float):

@@ -19,7 +19,7 @@ def evaluate_constants(graph: fx.GraphModule, context: Context) -> fx.GraphModul
     """
     if not context.options.enable_consteval or not context.parameters:
         return graph
-    known = {name: one for name, one in context.parameters.items() if name not in context.updated}
+    known = {name: each for name, each in context.parameters.items() if name not in context.updated}
     folded: dict[fx.Node, None] = {}
     evaluated = []
     with torch.no_grad():
@@ -69,11 +69,11 @@ def _can_fold(node: fx.Node, known: dict[str, Any]) -> bool:
 
 
 def _evaluated(node: fx.Node, known: dict[str, Any]) -> Any:
-    def value(one: fx.Node) -> Any:
-        if one.op != "placeholder":
-            return known[one.name]
+    def value(node: fx.Node) -> Any:
+        if node.op != "placeholder":
+            return known[node.name]
         # Of a module elsewhere the device has a copy as long as something is computed of it.
-        return placed(known[one.name], one.meta["val"].device)
+        return placed(known[node.name], node.meta["val"].device)
 
     args: Any
     kwargs: Any

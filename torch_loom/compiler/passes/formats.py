@@ -141,9 +141,9 @@ def _check_families(graph: fx.GraphModule) -> None:
         if not computes(node):
             continue
         families = {
-            DataFormat[facts(one).format].exponent_family.name: one.name
-            for one in [*node.all_input_nodes, node]
-            if computes(one) and facts(one).format and not DataFormat[facts(one).format].is_integer
+            DataFormat[facts(each).format].exponent_family.name: each.name
+            for each in [*node.all_input_nodes, node]
+            if computes(each) and facts(each).format and not DataFormat[facts(each).format].is_integer
         }
         if len(families) > 1:
             words = ", ".join(f"{name} of {family}" for family, name in sorted(families.items()))
@@ -387,7 +387,7 @@ def _how(node: fx.Node, left: Any, right: Any) -> tuple[int, int]:
     own = facts(node)
     fidelity, accumulate = MathFidelity[own.fidelity or "HiFi4"], DataFormat[own.accumulate or own.format]
     how = Precision(accumulate, fidelity, accumulate).summed
-    formats = [_format_of(one) for one in (left, right)]
+    formats = [_format_of(each) for each in (left, right)]
     if not accumulate.is_integer and all(
         name and replace(how, format=DataFormat[name]).fits for name in formats
     ):

@@ -78,23 +78,23 @@ def run(graph: fx.GraphModule, passes: tuple[Pass, ...], context: Context) -> fx
         IllegalGraphError: a pass left a graph that the check refuses; it is named.
     """
     before = _num_ops(graph)
-    for number, one in enumerate(passes):
-        if one.changes_numbers and context.options.is_exact:
+    for number, each in enumerate(passes):
+        if each.changes_numbers and context.options.is_exact:
             continue
         if context.progress is not None:
-            context.progress(one.name)
+            context.progress(each.name)
         begun = time.perf_counter()
-        graph = one.function(graph, context)
+        graph = each.function(graph, context)
         took = (time.perf_counter() - begun) * 1e3
-        record = PassRecord(one.name, took, before, _num_ops(graph))
+        record = PassRecord(each.name, took, before, _num_ops(graph))
         before = record.ops_after
         context.records.append(record)
-        log.info("%-14s %8.1f ms  %5d -> %5d ops", one.name, took, record.ops_before, record.ops_after)
+        log.info("%-14s %8.1f ms  %5d -> %5d ops", each.name, took, record.ops_before, record.ops_after)
         if context.checks:
-            check(graph, one.name)
+            check(graph, each.name)
         if context.dump is not None:
             context.dump.mkdir(parents=True, exist_ok=True)
-            path = context.dump / f"{number:02d}_{one.name.replace(' ', '_')}.txt"
+            path = context.dump / f"{number:02d}_{each.name.replace(' ', '_')}.txt"
             path.write_text(printed(graph), encoding="utf-8")
     return graph
 

@@ -33,9 +33,9 @@ def plain_softmax(graph: fx.GraphModule, context: Context) -> fx.GraphModule:
             total.meta["val"] = value.sum(dim, keepdim=True)
             result = graph.graph.call_function(aten.div.Tensor, (power, total))
             result.meta["val"] = value
-        for one in (source, power, total, result):
-            if one.op == "call_function" and "loom" not in one.meta:
-                facts(one).source, facts(one).module = facts(node).source, facts(node).module
+        for each in (source, power, total, result):
+            if each.op == "call_function" and "loom" not in each.meta:
+                facts(each).source, facts(each).module = facts(node).source, facts(node).module
         node.replace_all_uses_with(result)
         graph.graph.erase_node(node)
     graph.recompile()

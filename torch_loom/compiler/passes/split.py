@@ -69,10 +69,10 @@ def _split(graph: fx.Graph, node: fx.Node, place: int) -> None:
     with graph.inserting_after(low):
         result = _made(graph, node, torch.ops.aten.add.Tensor, (node, low))
     users = [user for user in node.users if user is not result]
-    for one in formats:
-        if one is not False and one != accumulate:
+    for each in formats:
+        if each is not False and each != accumulate:
             with graph.inserting_after(result):
-                result = _made(graph, node, torch.ops.loom_numerics.quantize.default, (result, one))
+                result = _made(graph, node, torch.ops.loom_numerics.quantize.default, (result, each))
     for user in users:
         user.replace_input_with(node, result)
 

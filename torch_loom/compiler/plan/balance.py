@@ -88,7 +88,7 @@ def fill_choices(
             f"{work.name} ({work.kind}) does not fit: it needs {int(least):,} bytes of SRAM on each core, "
             f"even on {max(r * c for r, c in grids)} cores, and there are {target.sram_bytes:,}. {hint}"
         )
-    work.choices.sort(key=lambda one: (one[0][0] * one[0][1], one[2], one[0]))
+    work.choices.sort(key=lambda each: (each[0][0] * each[0][1], each[2], each[0]))
 
 
 def sram_need(work: Work, cores: int, t: int) -> int:
@@ -176,15 +176,15 @@ def _cores_by_cycles(works: Sequence[Work], settings: Settings) -> tuple[list[fl
     """
     fixed = settings.policy in ("MinimizeGrid", "MaximizeTMinimizeGrid")
     choices = [work.choices[:1] if fixed else _pareto(work.choices) for work in works]
-    low = max(1.0, min(one[-1][2] for one in choices))
-    high = max(one[0][2] for one in choices)
+    low = max(1.0, min(each[-1][2] for each in choices))
+    high = max(each[0][2] for each in choices)
     steps = math.ceil(math.log(high / low) / math.log(LEVEL_STEP)) if high > low else 0
     levels = [low * LEVEL_STEP**step for step in range(steps + 1)]
     tables = []
     for cycles in levels:
         total, table = 0.0, [0.0]
-        for one in choices:
-            grid = next((choice[0] for choice in one if choice[2] <= cycles * LEVEL_STEP), None)
+        for each in choices:
+            grid = next((choice[0] for choice in each if choice[2] <= cycles * LEVEL_STEP), None)
             total += grid[0] * grid[1] if grid else TOO_MANY_CORES
             table.append(total)
         tables.append(table)
@@ -231,7 +231,9 @@ def balance_epoch(works: Sequence[Work], target: Target, settings: Settings) -> 
     if policy in ("MinimizeGrid", "MaximizeTMinimizeGrid"):
         chosen = [work.choices[0] for work in works]
         if policy == "MaximizeTMinimizeGrid":
-            chosen = [min(work.choices, key=lambda one: (-one[1], one[0][0] * one[0][1])) for work in works]
+            chosen = [
+                min(work.choices, key=lambda each: (-each[1], each[0][0] * each[0][1])) for work in works
+            ]
         return _placed(works, chosen, target, settings)
     if policy == "Random":
         for _ in range(20):
@@ -246,7 +248,7 @@ def balance_epoch(works: Sequence[Work], target: Target, settings: Settings) -> 
             _search(works, target, settings, functools.partial(_has_height, height))
             for height in range(1, target.rows + 1)
         ]
-        fitting = [one for one in found if one is not None]
+        fitting = [each for each in found if each is not None]
         if fitting:
             return min(fitting, key=_slowest)
     return _search(works, target, settings, lambda grid: True)
@@ -257,7 +259,7 @@ def _has_height(height: int, grid: Grid) -> bool:
 
 
 def _slowest(placed: Sequence[Placed]) -> float:
-    return max(one.cycles for one in placed)
+    return max(each.cycles for each in placed)
 
 
 def _search(
@@ -265,21 +267,21 @@ def _search(
 ) -> list[Placed] | None:
     """The least target that all ops keep to and still fit, by bisection over the cycles that grids give."""
     fits = [
-        [one for one in work.choices if allowed(one[0]) or work.name in settings.sizes] or None
+        [each for each in work.choices if allowed(each[0]) or work.name in settings.sizes] or None
         for work in works
     ]
     if any(fit is None for fit in fits):
         return None
     lists: list[list[Choice]] = [_pareto(fit) for fit in fits if fit is not None]
-    levels = sorted({cycles for one in lists for _, _, cycles in one})
-    low = bisect.bisect_left(levels, max(one[-1][2] for one in lists))
+    levels = sorted({cycles for each in lists for _, _, cycles in each})
+    low = bisect.bisect_left(levels, max(each[-1][2] for each in lists))
     high = len(levels) - 1
     best = None
     steps = SEARCH_STEPS if settings.retries else SEARCH_STEPS // 2
     while low <= high and steps > 0:
         steps -= 1
         middle = (low + high) // 2
-        chosen = [next(choice for choice in one if choice[2] <= levels[middle]) for one in lists]
+        chosen = [next(choice for choice in each if choice[2] <= levels[middle]) for each in lists]
         area = sum(rows * columns for (rows, columns), _, _ in chosen)
         placed = _placed(works, chosen, target, settings) if area <= target.cores else None
         if placed is None:
@@ -288,7 +290,7 @@ def _search(
             best, high = placed, middle - 1
     if best is not None or not settings.retries:
         return best
-    return _placed(works, [one[0] for one in lists], target, settings)
+    return _placed(works, [each[0] for each in lists], target, settings)
 
 
 def _pareto(choices: Sequence[Choice]) -> list[Choice]:

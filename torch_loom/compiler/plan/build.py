@@ -305,11 +305,11 @@ def _assign_chips(plan: Plan, options: Options, breaks: frozenset[str], is_balan
         order = [
             chip for start in range(0, len(order), 4) for chip in _row(order[start : start + 4], start // 4)
         ]
-    cycles = [max(one.cycles for one in epoch.placed) for epoch in plan.epochs]
+    cycles = [max(each.cycles for each in epoch.placed) for epoch in plan.epochs]
     total, step, busy = sum(cycles), 0, 0.0
     share = total / plan.num_chips if plan.num_chips else total
     for epoch, own in zip(plan.epochs, cycles, strict=True):
-        forced = any(one.work.name in breaks for one in epoch.placed)
+        forced = any(each.work.name in breaks for each in epoch.placed)
         over = is_balanced and busy + own / 2 > share * (step + 1)
         if epoch.index and (forced or over) and step + 1 < plan.num_chips:
             step += 1
@@ -349,10 +349,10 @@ def _queues(
         if name in by_name:
             outputs[f"saved_{name}"] = (max(1, _bytes(by_name[name])), root_of[by_name[name]])
     parameters = {
-        f"{one.work.name}_parameters": (one.work.parameter_bytes, one.work.name)
+        f"{each.work.name}_parameters": (each.work.parameter_bytes, each.work.name)
         for epoch in plan.epochs
-        for one in epoch.placed
-        if one.work.parameter_bytes
+        for each in epoch.placed
+        if each.work.parameter_bytes
     }
     plan_queues(
         plan,
@@ -372,7 +372,7 @@ def _finish(plan: Plan, target: Target) -> None:
     for epoch in plan.epochs:
         chip_epochs[epoch.chip] += 1
     for epoch in plan.epochs:
-        names = {one.work.name for one in epoch.placed}
+        names = {each.work.name for each in epoch.placed}
         # A chip with one epoch keeps its parameters in SRAM from run to run.
         resident = chip_epochs[epoch.chip] == 1
         moved = 0
@@ -383,7 +383,7 @@ def _finish(plan: Plan, target: Target) -> None:
             moved += queue.bytes * ((queue.producer in names) + (1 if readers else 0))
         epoch.dram_bytes = moved
         epoch.dram_cycles = moved / target.dram_bytes_per_cycle
-        slowest = max(epoch.placed, key=lambda one: one.cycles)
+        slowest = max(epoch.placed, key=lambda each: each.cycles)
         epoch.cycles = max(slowest.cycles, epoch.dram_cycles)
         epoch.fill_cycles = _longest_path(epoch, plan.edges) - slowest.cycles / _pieces(slowest)
 
@@ -394,13 +394,13 @@ def _longest_path(epoch: Epoch, edges: list[Edge]) -> float:
     for edge in edges:
         producers.setdefault(edge.consumer, []).append(edge.producer)
     done: dict[str, float] = {}
-    for one in epoch.placed:  # in the order in which they read one another
-        begun = max((done.get(name, 0.0) for name in producers.get(one.work.name, ())), default=0.0)
-        done[one.work.name] = begun + one.cycles / _pieces(one)
+    for each in epoch.placed:  # in the order in which they read one another
+        begun = max((done.get(name, 0.0) for name in producers.get(each.work.name, ())), default=0.0)
+        done[each.work.name] = begun + each.cycles / _pieces(each)
     return max(done.values())
 
 
-def _pieces(one: Placed) -> int:
+def _pieces(placed: Placed) -> int:
     """In how many pieces an op hands its result on: PyBuda's t, of each sample the slices in time."""
-    shape = one.work.shape
-    return one.t * (max(shape[0], 1) if len(shape) > 2 else 1)
+    shape = placed.work.shape
+    return placed.t * (max(shape[0], 1) if len(shape) > 2 else 1)

@@ -31,24 +31,24 @@ def _placement(plan: Plan, target: Target) -> list[str]:
         if not 0 <= epoch.chip < target.num_chips:
             found.append(f"epoch {epoch.index} is on chip {epoch.chip} of {target.num_chips}")
         cells: dict[tuple[int, int], str] = {}
-        for one in epoch.placed:
-            name = one.work.name
+        for each in epoch.placed:
+            name = each.work.name
             if name in seen:
                 found.append(f"{name} is placed twice")
             seen.add(name)
-            for row in range(one.row, one.row + one.grid[0]):
-                for column in range(one.column, one.column + one.grid[1]):
+            for row in range(each.row, each.row + each.grid[0]):
+                for column in range(each.column, each.column + each.grid[1]):
                     if not (0 <= row < target.rows and 0 <= column < target.columns):
                         found.append(f"{name} is on core {row}, {column}, which does not exist")
                     elif (row, column) in cells:
                         found.append(f"{name} and {cells[row, column]} share core {row}, {column}")
                     cells[row, column] = name
-            if one.sram_bytes > target.sram_bytes:
+            if each.sram_bytes > target.sram_bytes:
                 found.append(
-                    f"{name} needs {one.sram_bytes} bytes of each core, {target.sram_bytes} are there"
+                    f"{name} needs {each.sram_bytes} bytes of each core, {target.sram_bytes} are there"
                 )
-            held = one.work.parameter_bytes + 2 * (one.work.input_bytes + one.work.output_bytes)
-            if one.sram_bytes * one.grid[0] * one.grid[1] * one.t < held:
+            held = each.work.parameter_bytes + 2 * (each.work.input_bytes + each.work.output_bytes)
+            if each.sram_bytes * each.grid[0] * each.grid[1] * each.t < held:
                 found.append(f"{name} has less memory than its operands take")
     return found
 
@@ -73,8 +73,10 @@ def _memory(plan: Plan, target: Target) -> list[str]:
 
 def _flow(plan: Plan) -> list[str]:
     found = []
-    place = {one.work.name: epoch.index for epoch in plan.epochs for one in epoch.placed}
-    order = {one.work.name: i for i, one in enumerate(one for epoch in plan.epochs for one in epoch.placed)}
+    place = {each.work.name: epoch.index for epoch in plan.epochs for each in epoch.placed}
+    order = {
+        each.work.name: i for i, each in enumerate(each for epoch in plan.epochs for each in epoch.placed)
+    }
     buffered = {(queue.producer, reader) for queue in plan.queues for reader in queue.consumers}
     for edge in plan.edges:
         if edge.producer not in place or edge.consumer not in place:
@@ -89,7 +91,7 @@ def _flow(plan: Plan) -> list[str]:
 
 def _deadlock(plan: Plan, epoch: Epoch) -> list[str]:
     """Runs the epoch as a network of bounded buffers, a result at a time, until each op has made some."""
-    names = [one.work.name for one in epoch.placed]
+    names = [each.work.name for each in epoch.placed]
     inside = set(names)
     edges = [edge for edge in plan.edges if edge.producer in inside and edge.consumer in inside]
     room: dict[tuple[str, str], int] = {}

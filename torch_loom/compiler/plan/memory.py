@@ -16,7 +16,7 @@ ALIGNMENT_BYTES = 32
 
 def depths(epoch: Epoch, edges: Iterable[Edge]) -> dict[str, int]:
     """Return how many ops of the epoch stand before each on its longest way."""
-    names = {one.work.name for one in epoch.placed}
+    names = {each.work.name for each in epoch.placed}
     before: dict[str, list[str]] = {name: [] for name in names}
     for edge in edges:
         if edge.producer in names and edge.consumer in names:
@@ -24,7 +24,7 @@ def depths(epoch: Epoch, edges: Iterable[Edge]) -> dict[str, int]:
     found: dict[str, int] = {}
     for placed in epoch.placed:  # in the order of the graph
         name = placed.work.name
-        found[name] = max((found[one] + 1 for one in before[name]), default=0)
+        found[name] = max((found[each] + 1 for each in before[name]), default=0)
     return found
 
 
@@ -51,7 +51,7 @@ def plan_queues(
     Raises:
         PlacementError: a chip's DRAM is full; the message says what helps.
     """
-    place_of = {one.work.name: (epoch, one) for epoch in plan.epochs for one in epoch.placed}
+    place_of = {each.work.name: (epoch, each) for epoch in plan.epochs for each in epoch.placed}
     for name, (size, readers) in inputs.items():
         chips = {place_of[reader][0].chip for reader in readers if reader in place_of} or {0}
         # Read once and passed on, or once by each of its readers.
@@ -90,7 +90,7 @@ def _between_ops(plan: Plan, target: Target, place_of: Mapping[str, tuple[Epoch,
         # While the long branch of a fork fills, the short branch makes as many results as it has steps less.
         entries = PAIR + steps[edge.consumer] - steps[edge.producer] - 1
         name = f"{edge.producer}_to_{edge.consumer}"
-        consumer = next(one for one in epoch.placed if one.work.name == edge.consumer)
+        consumer = next(each for each in epoch.placed if each.work.name == edge.consumer)
         cores = consumer.grid[0] * consumer.grid[1]
         extra = -(-(entries - PAIR) * edge.bytes // (cores * consumer.t))
         if extra and consumer.sram_bytes + extra > target.sram_bytes:
@@ -138,8 +138,8 @@ def _begun(works: Sequence[Work], share: float) -> list[str]:
 
 def _share(plan: Plan) -> None:
     """Give queues that the next epoch of the same chip reads one entry: reads and writes never overlap."""
-    index = {one.work.name: epoch.index for epoch in plan.epochs for one in epoch.placed}
-    chip = {one.work.name: epoch.chip for epoch in plan.epochs for one in epoch.placed}
+    index = {each.work.name: epoch.index for epoch in plan.epochs for each in epoch.placed}
+    chip = {each.work.name: epoch.chip for epoch in plan.epochs for each in epoch.placed}
     for queue in plan.queues:
         if queue.kind == "epoch" and all(
             index[reader] == index[queue.producer] + 1 and chip[reader] == queue.chip
@@ -173,7 +173,7 @@ def _allocate(
             channel = _channel(queue, used[chip], turn, target, options, place_of)
         if used[chip][channel] + size > target.channel_bytes:
             # The chosen channel is full, another may not be.
-            channel = min(range(target.channels), key=lambda one: used[chip][one])
+            channel = min(range(target.channels), key=lambda each: used[chip][each])
         if used[chip][channel] + size > target.channel_bytes:
             raise PlacementError(
                 f"{queue.name} ({queue.kind} of {queue.producer or ', '.join(queue.consumers)}) needs "
@@ -197,7 +197,7 @@ def _channel(
     how = options.dram_placement_algorithm
     channels = target.channels
     if how == "GREATEST_CAPACITY":
-        return min(range(channels), key=lambda one: (used[one], one))
+        return min(range(channels), key=lambda each: (used[each], each))
     if how == "CLOSEST":
         name = queue.producer or queue.consumers[0]
         placed = place_of[name][1] if name in place_of else None

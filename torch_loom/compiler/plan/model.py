@@ -79,7 +79,7 @@ class Epoch:
     @property
     def bound(self) -> str:
         """What bounds it: an op's name, or ``"DRAM"``."""
-        slowest = max(self.placed, key=lambda one: one.cycles)
+        slowest = max(self.placed, key=lambda each: each.cycles)
         return slowest.work.name if slowest.cycles >= self.dram_cycles else "DRAM"
 
 

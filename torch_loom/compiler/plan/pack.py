@@ -48,8 +48,8 @@ def pack(
                 return None
             places[i] = (*found, turned)
         row, column, _ = places[i]  # type: ignore[misc]
-        for one in range(row, row + height):
-            taken[one] |= ((1 << width) - 1) << column
+        for each in range(row, row + height):
+            taken[each] |= ((1 << width) - 1) << column
     return [place for place in places if place is not None]
 
 
@@ -59,14 +59,14 @@ def _is_free(
     if row < 0 or column < 0 or row + height > rows or column + width > columns:
         return False
     mask = ((1 << width) - 1) << column
-    return all(not taken[one] & mask for one in range(row, row + height))
+    return all(not taken[each] & mask for each in range(row, row + height))
 
 
 def _first(taken: Sequence[int], height: int, width: int, rows: int, columns: int) -> tuple[int, int] | None:
     for row in range(rows - height + 1):
         union = 0
-        for one in range(row, row + height):
-            union |= taken[one]
+        for each in range(row, row + height):
+            union |= taken[each]
         mask = (1 << width) - 1
         for column in range(columns - width + 1):
             if not union & (mask << column):

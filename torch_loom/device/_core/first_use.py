@@ -192,7 +192,7 @@ def begin_order(seed: int) -> None:
             _C.synchronize(index)
             _C.empty_cache(index)  # what a missing wait reads is not what an earlier order left in memory
     _C.set_chaos_seed(seed)
-    atexit.unregister(_tell_chaos_seed)  # whoever chooses orders tells them
+    atexit.unregister(_tell_chaos_seed)  # a program that chooses orders knows them
 
 
 def _tell_chaos_seed(seed: int) -> None:
@@ -388,7 +388,7 @@ def _no_device_message(settings: config.Settings) -> str:
         hiding = (config.VISIBLE_DEVICES, config.RBLN_VISIBLE_DEVICES, config.RBLN_DEVICES)
         if settings.device_name == config.CUDA_NAME:
             hiding = (config.VISIBLE_DEVICES, config.CUDA_VISIBLE_DEVICES, config.CUDA_VISIBLE_DEVICES)
-        setting = next((one for one in hiding if config.raw_value(one)[0] is not None), hiding[-1])
+        setting = next((each for each in hiding if config.raw_value(each)[0] is not None), hiding[-1])
     # torch.cuda's sentence, word for word: libraries and tests search for it.
     what = "CUDA GPUs" if settings.device_name == config.CUDA_NAME else f"{settings.device_name} devices"
     return f"No {what} are available: {config.describe(setting)}"

@@ -78,12 +78,12 @@ def verdict(findings: Sequence[Finding], num_ops: int) -> str:
     if not findings:
         return f"clean: {num_ops} {'op' if num_ops == 1 else 'ops'}, nothing that was not asked for"
     parts = []
-    for kind, (one, several) in KINDS.items():
+    for kind, (each, several) in KINDS.items():
         own = [finding for finding in findings if finding.kind == kind]
         if not own:
             continue
         count, num_bytes = sum(f.count for f in own), sum(f.bytes for f in own)
-        text = f"{count} {one if count == 1 else several}"
+        text = f"{count} {each if count == 1 else several}"
         parts.append(f"{text} ({_size(num_bytes)})" if num_bytes else text)
     return f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}: {', '.join(parts)}"
 

@@ -73,7 +73,7 @@ def _compile_kernel(
 
 
 def _recorder() -> Any:
-    """Return what counts launches for ``loom kernels``; None where nobody asked."""
+    """Return what counts launches for ``loom kernels``; None where it does not run."""
     return getattr(sys.modules.get("torch_loom.kernels.cuda_cpp.record"), "recorder", None)
 
 

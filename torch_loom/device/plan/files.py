@@ -63,7 +63,9 @@ class KeptFiles:
         global _current
         _current = self
         self._here.is_redirected = True
-        self._outside = WeakSet(one for one in threading.enumerate() if one is not threading.current_thread())
+        self._outside = WeakSet(
+            each for each in threading.enumerate() if each is not threading.current_thread()
+        )
         self._replace(torch.storage._StorageBase, "cpu", self._storage_on_host)
         self._replace(torch.serialization, "_open_zipfile_writer", self._open_writer)
         self._replace(torch.serialization, "_open_file_like", self._open_file)
@@ -113,8 +115,8 @@ class KeptFiles:
         replacement = (self._redirected if is_of_system else self._within)(original, make(original))
         for functions in _supporting(original):
             functions.add(replacement)
-        for one in [owner, *_importers(owner, name, original)]:
-            self._replaced += DRY_RUNS.put(one, **{name: replacement})
+        for each in [owner, *_importers(owner, name, original)]:
+            self._replaced += DRY_RUNS.put(each, **{name: replacement})
 
     def _redirected(self, original: Any, replacement: Any) -> Any:
         """Return a function that other threads find as it was."""
@@ -252,7 +254,7 @@ class KeptFiles:
             original(src, dst, **kwargs)
             self._kept.pop(_entry(dst), None)
             inside = _entry(src) + os.sep
-            for path in [one for one in self._kept if one.startswith(inside)]:
+            for path in [each for each in self._kept if each.startswith(inside)]:
                 self._keep(os.path.join(_entry(dst), path[len(inside) :]), self._kept.pop(path))
 
         return move
@@ -270,8 +272,8 @@ class KeptFiles:
             original(path, **kwargs)
             if _is_path(path) and not _is_relative(kwargs):
                 inside = _entry(path) + os.sep
-                for one in [one for one in self._kept if one.startswith(inside)]:
-                    del self._kept[one]
+                for each in [each for each in self._kept if each.startswith(inside)]:
+                    del self._kept[each]
 
         return rmdir
 

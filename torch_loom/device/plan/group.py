@@ -136,7 +136,7 @@ def _create(settings: Any, _: object) -> Any:
     group: Any = dist.ProcessGroup(settings.store, rank, size)
     kind = group.BackendType.CUSTOM
     group._set_default_backend(kind)
-    # Nobody else is there to be found, and stores of fake groups have nothing.
+    # No other rank is there to be found, and stores of fake groups have nothing.
     communicator = _C.Communicator(_distributed().HashStore(), rank, size, options)
     group._register_backend(torch.device(DEVICE_TYPE), kind, communicator)
     # PyTorch's own: what it can, it copies from this rank.

@@ -66,7 +66,9 @@ def translated(inside: str) -> str:
     """
     parts = _split(inside)
     code = "".join(_STRING.findall(parts[0])).replace("\\n", "\n").replace("\\t", " ").replace("%%", "%")
-    outputs, inputs = ([_operand(one) for one in list_of(part) if one] for part in (*parts[1:3], "", "")[:2])
+    outputs, inputs = (
+        [_operand(each) for each in list_of(part) if each] for part in (*parts[1:3], "", "")[:2]
+    )
     program = _Program()
     before, after = [], []
     for number, (kind, value) in enumerate([*outputs, *inputs]):
@@ -155,7 +157,7 @@ class _Program(Warps, Matrices):
         names = registers_of(to, words)
         # All before the first is written, which may be part of the address.
         reads = [f"const auto ptx_read{n} = {_HERE}::{read}({pointer} + {n});" for n in range(len(names))]
-        writes = [self.write(one, f"ptx_read{n}") for n, one in enumerate(names)]
+        writes = [self.write(each, f"ptx_read{n}") for n, each in enumerate(names)]
         return [f"{{ {' '.join([*reads, *writes])} }}"]
 
     def _store(self, words: list[str], operands: list[str]) -> list[str]:
@@ -163,7 +165,7 @@ class _Program(Warps, Matrices):
         _only(words[:-1], ORDERS | _SPACES | CACHES | {"v2", "v4"})
         write = "write_now" if {"release", "relaxed", "volatile"} & set(words) else "write"
         pointer = self._pointer(address, words)
-        values = [self.read(one, words[-1]) for one in registers_of(source, words)]
+        values = [self.read(each, words[-1]) for each in registers_of(source, words)]
         return [f"{_HERE}::{write}({pointer} + {n}, {value});" for n, value in enumerate(values)]
 
     def _atomic(self, words: list[str], operands: list[str]) -> list[str]:
@@ -179,7 +181,7 @@ class _Program(Warps, Matrices):
         address, *values = operands
         if len(functions) != 1 or len(values) != (2 if functions == ["atomicCAS"] else 1):
             raise UnknownInstructionError
-        given = ", ".join(self.read(one, words[-1]) for one in values)
+        given = ", ".join(self.read(value, words[-1]) for value in values)
         return f"{functions[0]}({self._pointer(address, words)}, {given})"
 
     def _address(self, words: list[str], operands: list[str]) -> list[str]:

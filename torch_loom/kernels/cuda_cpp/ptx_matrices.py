@@ -46,11 +46,13 @@ class Matrices(Statements):
             raise UnknownInstructionError
         counts = [num_sums, 16 * depth * _FACTORS[left] // 128, 8 * depth * _FACTORS[right] // 128, num_sums]
         results, *given = (list_of(text.strip("{}")) for text in operands)
-        if [len(one) for one in (results, *given)] != counts or 0 in counts:
+        if [len(each) for each in (results, *given)] != counts or 0 in counts:
             raise UnknownInstructionError
         kind = f"{_HERE}::Product<{_HERE}::{left}, {_HERE}::{right}, {_HERE}::{name}, {depth}>"
-        filled = ", ".join(f"{{{', '.join(self.read(one, 'b32') for one in values)}}}" for values in given)
-        writes = " ".join(self.write(one, f"ptx_own.sums[{number}]") for number, one in enumerate(results))
+        filled = ", ".join(
+            f"{{{', '.join(self.read(value, 'b32') for value in values)}}}" for values in given
+        )
+        writes = " ".join(self.write(each, f"ptx_own.sums[{number}]") for number, each in enumerate(results))
         return [f"{{ {kind} ptx_own{{{filled}}}; {_HERE}::multiply(ptx_own); {writes} }}"]
 
     def _load_matrices(self, words: list[str], operands: list[str]) -> list[str]:
@@ -60,7 +62,7 @@ class Matrices(Statements):
         if "m8n8" not in words or len(names) != count or "b8" in "".join(words):
             raise UnknownInstructionError
         is_transposed = "true" if "trans" in words else "false"
-        writes = " ".join(self.write(one, f"ptx_own.own[{number}]") for number, one in enumerate(names))
+        writes = " ".join(self.write(each, f"ptx_own.own[{number}]") for number, each in enumerate(names))
         row = f"::loom_cuda::of_shared({self.address(address)})"
         begin = f"{_HERE}::Rows<{count}, {is_transposed}> ptx_own{{}};"
         return [f"{{ {begin} {_HERE}::load_matrices(ptx_own, {row}); {writes} }}"]
@@ -77,6 +79,6 @@ class Matrices(Statements):
             raise UnknownInstructionError
         given = [
             f"{_HERE}::at<const char>({self.address(source)})",
-            *(self.read(one, "u32") for one in sizes),
+            *(self.read(size, "u32") for size in sizes),
         ]
         return [f"{_HERE}::copy(::loom_cuda::of_shared({self.address(to)}), {', '.join(given)});"]

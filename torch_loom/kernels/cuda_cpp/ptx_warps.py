@@ -45,7 +45,7 @@ class Warps(Statements):
         return super().own(name, words, operands)
 
     def _shuffle(self, mode: str, to: str, value: str, by: str, segments: str, mask: str) -> list[str]:
-        given = ", ".join(self.read(one, "b32") for one in (mask, value, by, segments))
+        given = ", ".join(self.read(each, "b32") for each in (mask, value, by, segments))
         begin = f"const auto ptx_own = ::loom_cuda::ptx::other_lane<'{mode[0]}'>({given});"
         return self._written_with_predicate(begin, to, "ptx_own.value", "ptx_own.is_in_segment")
 
@@ -68,7 +68,7 @@ class Warps(Statements):
 
     def _written_with_predicate(self, begin: str, to: str, value: str, predicate: str) -> list[str]:
         """Return lines that write a register, and a predicate if there is one behind a bar."""
-        number, *more = (one.strip() for one in to.split("|"))
+        number, *more = (each.strip() for each in to.split("|"))
         writes = [self._write_number(number, value)]
         if more:
             (other,) = more

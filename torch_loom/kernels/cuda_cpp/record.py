@@ -77,13 +77,13 @@ class Recorder:
                     "options": {"launched at": place} if place else {},
                     "checks": {"each": "accesses"} if is_checked else {},
                     "is_watched": False,
-                    "launches": sum(one["launches"] for one in shapes),
-                    "seconds": sum(one["launches"] * one["seconds"] for one in shapes),
-                    "bytes": sum(one["launches"] * one["bytes"] for one in shapes),
-                    "shapes": sorted(shapes, key=lambda one: -one["seconds"] * one["launches"])[:20],
+                    "launches": sum(shape["launches"] for shape in shapes),
+                    "seconds": sum(shape["launches"] * shape["seconds"] for shape in shapes),
+                    "bytes": sum(shape["launches"] * shape["bytes"] for shape in shapes),
+                    "shapes": sorted(shapes, key=lambda each: -each["seconds"] * each["launches"])[:20],
                 }
             )
-        return sorted(found, key=lambda one: -one["seconds"])
+        return sorted(found, key=lambda each: -each["seconds"])
 
     def _shape(self, estimator: Estimator, launch: _Launch, count: int) -> dict[str, Any]:
         number, _ = estimator.describe(launch.device)
@@ -107,15 +107,15 @@ class Recorder:
             return "", 0, ""
         # Where it is launched, else beside it.
         file = Path(path)
-        beside = sorted(one for one in file.parent.glob("*") if one.suffix in _ENDS and one != file)
-        for one in (file, *beside):
+        beside = sorted(each for each in file.parent.glob("*") if each.suffix in _ENDS and each != file)
+        for each in (file, *beside):
             try:
-                text = one.read_text(encoding="utf-8", errors="replace")
+                text = each.read_text(encoding="utf-8", errors="replace")
             except OSError:
                 continue
             number, source = definition(text, function)
             if source:
-                return str(one), number, source
+                return str(each), number, source
         return path, int(line or 0), ""
 
     def write(self) -> None:

@@ -286,7 +286,7 @@ def _noted(text: str, at: int, known: list[tuple[int, list[str]]]) -> Iterator[t
         return
     declared = _ATTRIBUTE.sub(" ", text[at:closing])
     declared = declared[declared.rfind("}") + 1 :]
-    names = [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", one) for one in _declarators(declared)]
+    names = [re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", declarator) for declarator in _declarators(declared)]
     own = [name[1] for name in names if name is not None]
     known[:] = [*((end, seen) for end, seen in known if _is_seen(text, end, at)), (closing, own)]
     notes = [f"::loom_cuda::note_shared({name});" for name in own]

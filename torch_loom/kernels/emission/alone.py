@@ -63,7 +63,7 @@ def _dot(function: FunctionText, op: Op) -> list[str]:
     height, depth, width = shape.shape[-2], shape.shape[-1], other.shape[-1]
     kind = function.element_type(op.result)
     product = f"product<{kind}, {height}, {width}, {depth}>("
-    formats = [_FORMATS.get(one) for one in op.attributes.get("loom.formats", ())]
+    formats = [_FORMATS.get(each) for each in op.attributes.get("loom.formats", ())]
     if formats and None not in formats:
         chain = int(op.attributes.get("maxNumImpreciseAcc", 0))
         # No group of warps multiplies blocks of three dimensions.
@@ -76,7 +76,7 @@ def _dot(function: FunctionText, op: Op) -> list[str]:
     batch = math.prod(shape.shape[:-2])
     k = function.name("k")
     sizes = (height * width, height * width, height * depth, depth * width)
-    places = [f"{one} + {k} * {size}" for one, size in zip((out, total, left, right), sizes, strict=True)]
+    places = [f"{each} + {k} * {size}" for each, size in zip((out, total, left, right), sizes, strict=True)]
     return [*found, f"for (int64_t {k} = 0; {k} < {batch}; ++{k}) {product}{', '.join(places)});"]
 
 
@@ -105,9 +105,9 @@ def _dot_scaled(function: FunctionText, op: Op) -> list[str]:
     left = op.operands[0].type
     assert isinstance(left, Tensor)
     formats = [str(op.attributes.get(side)) for side in ("lhs", "rhs")]
-    if any(one not in _SCALED for one in formats):
+    if any(each not in _SCALED for each in formats):
         raise elements.refused(op, f"tl.dot_scaled of {formats[0]} and {formats[1]}")
-    lhs, rhs = (_SCALED[one] for one in formats)
+    lhs, rhs = (_SCALED[each] for each in formats)
     depth = left.shape[-1] * (2 if lhs == "FP4" else 1)
     factors = []
     scale_types = []
@@ -164,7 +164,7 @@ def _scan(function: FunctionText, op: Op) -> list[str]:
     types = [function.element_type(value) for value in op.operands]
     body, results = function.combined(op.regions[0], [*totals, *(f"{source}[{at}]" for source in sources)])
     news = [function.name("y") for _ in results]
-    sets = [f"const {kind} {new} = {one};" for kind, new, one in zip(types, news, results, strict=True)]
+    sets = [f"const {kind} {new} = {each};" for kind, new, each in zip(types, news, results, strict=True)]
     sets += [f"{total} = {new};" for total, new in zip(totals, news, strict=True)]
     writes = [
         f"{function.buffer(result)}[{at}] = {total};"
@@ -228,7 +228,7 @@ def _reduce(function: FunctionText, op: Op) -> list[str]:
         op.regions[0], [*(f"{row}[{k}]" for row in rows), *(f"{row}[{k} + {half}]" for row in rows)]
     )
     news = [function.name("y") for _ in results]
-    sets = [f"const {kind} {new} = {one};" for kind, new, one in zip(types, news, results, strict=True)]
+    sets = [f"const {kind} {new} = {each};" for kind, new, each in zip(types, news, results, strict=True)]
     sets += [f"{row}[{k}] = {new};" for row, new in zip(rows, news, strict=True)]
     writes = []
     for result, row in zip(op.results, rows, strict=True):

@@ -72,12 +72,12 @@ def in_groups(function: FunctionText, op: Op, places: list[str], outs: list[str]
     assert isinstance(shape, Tensor)
     k = function.name("k")
     lines, results = _Assembly(function, op).run(
-        [[f"{place}[{k} + {one}]" for one in range(size)] for place in places]
+        [[f"{place}[{k} + {each}]" for each in range(size)] for place in places]
     )
     writes = [
-        f"{out}[{k} + {one}] = {text};"
+        f"{out}[{k} + {each}] = {text};"
         for out, group in zip(outs, results, strict=True)
-        for one, text in enumerate(group)
+        for each, text in enumerate(group)
     ]
     head = f"for (int64_t {k} = 0; {k} < {shape.size}; {k} += {size}) {{"
     return [head, *lines, *writes, "}"]
@@ -98,10 +98,12 @@ class _Assembly(Statements):
         strings = attributes.get("strings") or [""]
         text = str(attributes.get("asm_string", strings[0]))
         constraints = str(attributes.get("constraints", "")).replace(" ", "").split(",")
-        outputs = [one.strip("=&") for one in constraints if one.startswith("=")]
-        inputs = [one for one in constraints if one and not one.startswith(("=", "~"))]
-        of_outputs = {str(number): one for number, one in enumerate(outputs)}
-        kinds = [of_outputs.get(one, one) for one in inputs]
+        outputs = [constraint.strip("=&") for constraint in constraints if constraint.startswith("=")]
+        inputs = [
+            constraint for constraint in constraints if constraint and not constraint.startswith(("=", "~"))
+        ]
+        of_outputs = {str(number): each for number, each in enumerate(outputs)}
+        kinds = [of_outputs.get(each, each) for each in inputs]
         results = []
         at = 0
         for value in self.op.results:
@@ -177,13 +179,13 @@ class _Assembly(Statements):
         site = self.function.kernel.site_of_assembly(self.op, is_write=name == "st")
         access = ", kVolatileRead" if {"volatile", "acquire", "relaxed"} & set(how) else ""
         loads, lines = [], []
-        for number, one in enumerate(registers_of(value, how)):
+        for number, each in enumerate(registers_of(value, how)):
             place = f"program, {site}, {at} + {number * width(word) // 8}"
             if name == "ld":
                 loads.append(f"const auto ptx_read{number} = read_checked<{TYPES[word]}{access}>({place});")
-                lines.append(self.write(one, f"ptx_read{number}"))
+                lines.append(self.write(each, f"ptx_read{number}"))
             else:
-                lines.append(f"write_checked<{TYPES[word]}>({place}, {self.read(one, word)});")
+                lines.append(f"write_checked<{TYPES[word]}>({place}, {self.read(each, word)});")
         # All is read before a register is written, which may be part of the address.
         return [f"{{ {' '.join([*loads, *lines])} }}"]
 

@@ -98,7 +98,7 @@ class FunctionText:
         """Return an array of constants."""
         name = self.name("c")
         kind = self.element_type(value)
-        shown = ", ".join(literal(one, element_of(value.type)) for one in constant.values)
+        shown = ", ".join(literal(each, element_of(value.type)) for each in constant.values)
         self.head.append(f"static const {kind} {name}[] = {{{shown}}};")
         return name
 
@@ -293,8 +293,8 @@ class FunctionText:
                 # Each turn writes over what it has read.
                 place = self.scratch(kind, result.type.size)
                 before += self.fill(value, place)
-                for one in (result, argument, *chain):
-                    self.set_buffer(one, place)
+                for each in (result, argument, *chain):
+                    self.set_buffer(each, place)
                 continue
             places = [self.scratch(kind, result.type.size) for _ in range(2)]
             now, after = self.name("q"), self.name("q")
@@ -374,12 +374,12 @@ class FunctionText:
         lines: list[str] = []
         for result in op.results:
             lines += self.declare(result)
-        carried = [Value(f"{one.name}_carried", one.type) for one in before.block.arguments]
-        for one, value in zip(carried, op.operands, strict=True):
-            if kinds.is_number(one.type):
-                lines += self.declare(one, self.number(value))
+        carried = [Value(f"{each.name}_carried", each.type) for each in before.block.arguments]
+        for each, value in zip(carried, op.operands, strict=True):
+            if kinds.is_number(each.type):
+                lines += self.declare(each, self.number(value))
             else:
-                lines += self.fill(value, self.buffer(one))
+                lines += self.fill(value, self.buffer(each))
 
         def test(end: Op) -> list[str]:
             condition, *values = end.operands
@@ -399,13 +399,13 @@ class FunctionText:
             return found
 
         body: list[str] = []
-        for argument, one in zip(before.block.arguments, carried, strict=True):
+        for argument, each in zip(before.block.arguments, carried, strict=True):
             if kinds.is_number(argument.type):
                 body.append(
-                    f"const {self.element_type(argument)} {self.number(argument)} = {self.number(one)};"
+                    f"const {self.element_type(argument)} {self.number(argument)} = {self.number(each)};"
                 )
             else:
-                body += self.fill(one, self.buffer(argument))
+                body += self.fill(each, self.buffer(argument))
         body += self._inside(before, test)
         body += self._inside(after, lambda end: self._assign(tuple(carried), end.operands))
         return [*lines, "for (;;) {", self._turn(op), *body, "}"]
@@ -484,7 +484,7 @@ class FunctionText:
         for number, region in enumerate(op.regions):
             inner, results = self.combined(region, [])
             head = f"if ({self.number(op.operands[0])}) {{" if number == 0 else "} else {"
-            sets = [f"{self.number(one)} = {text};" for one, text in zip(op.results, results, strict=True)]
+            sets = [f"{self.number(each)} = {text};" for each, text in zip(op.results, results, strict=True)]
             lines += [head, *inner, *sets]
         return [*lines, "}"]
 
@@ -506,8 +506,8 @@ def _made_in(plan: Plan) -> set[Value]:
 
 def _results_in(block: Block) -> Iterator[Value]:
     for op in block.ops:
-        for one in op.walk():
-            yield from one.results
+        for each in op.walk():
+            yield from each.results
 
 
 def _label(label: str) -> str:

@@ -65,7 +65,7 @@ class KernelText:
         self.is_watched = is_watched
         self.num_threads = num_threads
         lowered = lower(module)
-        self.functions = {one.function.name: one for one in lowered.functions}
+        self.functions = {function.function.name: function for function in lowered.functions}
         self.kernel = self.functions[module.kernel.name]
         self.once = None if is_watched else lowered.once
         self.bounds = lowered.bounds
@@ -76,15 +76,21 @@ class KernelText:
         self.checks: Counter[str] = Counter()
         self.has_assembly = False
         self.has_libdevice = any(
-            op.name == "tt.extern_elementwise" for one in module.functions for op in one.walk()
+            op.name == "tt.extern_elementwise" for function in module.functions for op in function.walk()
         )
 
     def emitted(self) -> Emitted:
-        bodies = [self._function(one) for one in self.functions.values() if one is not self.kernel]
+        bodies = [
+            self._function(function) for function in self.functions.values() if function is not self.kernel
+        ]
         kernel, parameters = self._kernel()
         arguments = self.kernel.function.arguments
-        pointers = [number for number, one in enumerate(arguments) if isinstance(one.type, Pointer)]
-        declared = [self._signature(one) + ";" for one in self.functions.values() if one is not self.kernel]
+        pointers = [number for number, each in enumerate(arguments) if isinstance(each.type, Pointer)]
+        declared = [
+            self._signature(function) + ";"
+            for function in self.functions.values()
+            if function is not self.kernel
+        ]
         sites = [
             f"{{{quoted(what)}, {quoted(place)}, {quoted(argument)}, {number}}},"
             for what, place, argument, number in self._sites
@@ -152,7 +158,7 @@ class KernelText:
         return -1 if origin is None else self._pointers().index(origin)
 
     def _pointers(self) -> list[Value]:
-        return [one for one in self.kernel.function.arguments if isinstance(one.type, Pointer)]
+        return [argument for argument in self.kernel.function.arguments if isinstance(argument.type, Pointer)]
 
     def call(self, function: FunctionText, op: Op) -> list[str]:
         callee = self.functions.get(str(op.attributes.get("callee")))
@@ -211,7 +217,7 @@ class KernelText:
 
     def _kernel(self) -> tuple[list[str], str]:
         arguments = self.kernel.function.arguments
-        letters = "".join(_parameter(self.kernel.function, one)[0] for one in arguments)
+        letters = "".join(_parameter(self.kernel.function, argument)[0] for argument in arguments)
         if self.once is None:
             return self._run(FunctionText(self, self.kernel), "run_program"), letters
         begin, checks = self._blocks, Counter(self.checks)
@@ -266,7 +272,7 @@ def _cpp(value: Value) -> str:
 
 
 def _identifier(name: str) -> str:
-    return "".join(one if one.isalnum() else f"_{ord(one):x}_" for one in name)
+    return "".join(each if each.isalnum() else f"_{ord(each):x}_" for each in name)
 
 
 @functools.cache

@@ -149,8 +149,8 @@ def translated(symbol: str, arguments: list[str], kind: str) -> str | None:
         if found[2] == "n":
             return f"{kind}({text.format(*arguments, f='f' if wide == 'float' else '')})"
         names = [f"x{number}" for number in range(len(arguments))]
-        given = "".join(f", {one}" for one in arguments)
-        parameters = ", ".join(f"{wide} {one}" for one in names)
+        given = "".join(f", {argument}" for argument in arguments)
+        parameters = ", ".join(f"{wide} {each}" for each in names)
         text = text.format(*names, f="f" if wide == "float" else "")
         return (
             f"{kind}(rounded_as({_MODES[found[2]]}, []({parameters}) -> {wide} {{ return {text}; }}{given}))"
@@ -165,9 +165,9 @@ def translated(symbol: str, arguments: list[str], kind: str) -> str | None:
             f"{source}({arguments[0]})))"
         )
     for known in (name, name.removesuffix("f"), name.removesuffix("d"), name.removeprefix("fast_")):
-        for one in (known, known.removesuffix("f")):
-            if one in _SAME:
-                return f"{kind}({one}({', '.join(arguments)}))"
-            if one in _TEXTS:
-                return f"{kind}({_TEXTS[one].format(*arguments, T=wide)})"
+        for each in (known, known.removesuffix("f")):
+            if each in _SAME:
+                return f"{kind}({each}({', '.join(arguments)}))"
+            if each in _TEXTS:
+                return f"{kind}({_TEXTS[each].format(*arguments, T=wide)})"
     return None

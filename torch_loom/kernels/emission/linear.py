@@ -373,8 +373,8 @@ class Linears:
         if a is None or b is None:
             return False
         if predicate.startswith("u"):
-            for one in (a, b):
-                if not self.in_range(one, 0, 2**62):
+            for each in (a, b):
+                if not self.in_range(each, 0, 2**62):
                     return False
         # All as a − b < 0.
         is_less, is_strict = _SIDES[predicate]
@@ -444,15 +444,15 @@ def source_index(op: Op, at: tuple[Index, ...], numbers: Numbers | None) -> tupl
     if op.name == "tt.splat":
         return (), 0
     if op.name == "tt.broadcast":
-        return tuple(zero if size == 1 else one for size, one in zip(shape, at, strict=True)), 0
+        return tuple(zero if size == 1 else each for size, each in zip(shape, at, strict=True)), 0
     if op.name == "tt.expand_dims":
         axis = op.attributes["axis"]
         return at[:axis] + at[axis + 1 :], 0
     if op.name == "tt.trans":
         order = op.attributes["order"]
         found = [zero] * len(order)
-        for one, source_dimension in zip(at, order, strict=True):
-            found[source_dimension] = one
+        for each, source_dimension in zip(at, order, strict=True):
+            found[source_dimension] = each
         return tuple(found), 0
     assert op.name in ("tt.reshape", "tt.unsplat"), op.name
     result = op.results[0].type
@@ -466,24 +466,24 @@ def reshaped(
     """Return where an element of a block of one shape stands in a block of another."""
     zero = Index("0", 0, Linear(0))
     if [size for size in shape if size != 1] == [size for size in to if size != 1]:
-        kept = iter([one for one, size in zip(at, shape, strict=True) if size != 1])
+        kept = iter([each for each, size in zip(at, shape, strict=True) if size != 1])
         return tuple(zero if size == 1 else next(kept) for size in to)
-    flat, depth = flat_index(at, shape), max((one.depth for one in at), default=0)
+    flat, depth = flat_index(at, shape), max((each.depth for each in at), default=0)
     linear: Linear | None = Linear(0)
     stride = 1
-    for one, size in zip(reversed(at), reversed(shape), strict=True):
-        if linear is None or one.linear is None or not isinstance(one.linear.base, int):
+    for each, size in zip(reversed(at), reversed(shape), strict=True):
+        if linear is None or each.linear is None or not isinstance(each.linear.base, int):
             linear = None
         else:
             steps = dict(linear.steps)
-            for loop, step in one.linear.steps.items():
+            for loop, step in each.linear.steps.items():
                 if not isinstance(step, int):
                     return _divided(flat, depth, None, to)
                 before = steps.get(loop, 0)
                 assert isinstance(before, int)
                 steps[loop] = before + step * stride
             assert isinstance(linear.base, int)
-            linear = Linear(linear.base + one.linear.base * stride, steps)
+            linear = Linear(linear.base + each.linear.base * stride, steps)
         stride *= size
     return _divided(flat, depth, linear, to)
 
@@ -496,8 +496,8 @@ def _divided(flat: str, depth: int, linear: Linear | None, to: tuple[int, ...]) 
         if size == 1:
             found.append(Index("0", 0, Linear(0)))
             continue
-        one = flat if stride == 1 else f"({flat} / {stride})"
-        found.append(Index(flat, depth, linear) if many == 1 else Index(f"({one} % {size})", depth, None))
+        each = flat if stride == 1 else f"({flat} / {stride})"
+        found.append(Index(flat, depth, linear) if many == 1 else Index(f"({each} % {size})", depth, None))
         stride *= size
     return tuple(reversed(found))
 
@@ -506,8 +506,8 @@ def flat_index(at: tuple[Index, ...], shape: tuple[int, ...]) -> str:
     """Return C++ of where an element stands among all elements of a block."""
     parts = []
     stride = 1
-    for one, size in zip(reversed(at), reversed(shape), strict=True):
-        if size != 1 and one.text != "0":
-            parts.append(one.text if stride == 1 else f"{one.text} * {stride}")
+    for each, size in zip(reversed(at), reversed(shape), strict=True):
+        if size != 1 and each.text != "0":
+            parts.append(each.text if stride == 1 else f"{each.text} * {stride}")
         stride *= size
     return f"({' + '.join(reversed(parts))})" if len(parts) > 1 else parts[0] if parts else "0"

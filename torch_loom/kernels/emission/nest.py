@@ -143,7 +143,7 @@ class NestText(NestReductions):
         name, size = self.names[-1], self.sizes[-1]
         pragmas = ["#pragma GCC ivdep", *self.rolled]
         if self.reductions:
-            clauses = " ".join(dict.fromkeys(f"reduction({sign}:{one})" for sign, one in self.reductions))
+            clauses = " ".join(dict.fromkeys(f"reduction({sign}:{item})" for sign, item in self.reductions))
             pragmas = [f"#pragma omp simd {clauses}"]
 
         def run(begin: str, end: str, mode: str) -> list[str]:
@@ -221,7 +221,7 @@ class NestText(NestReductions):
             is_block = isinstance(value.type, Tensor)
             arguments.append(self.value(value, self.at)[0] if is_block else self.function.number(value))
         has_wrapped = self._has_wrapped(op) if op.name.startswith("tt.atomic") else ""
-        place = [one.text for one in self.at]
+        place = [each.text for each in self.at]
         lines, result = ordered(self.function, op, arguments, place, has_wrapped=has_wrapped)
         self.bodies[self.mode].extend(lines)
         if op.results and not kinds.is_number(op.result.type):

@@ -236,7 +236,7 @@ class NestMemory(NestValues):
         if self.function.element_type(op.result) != "f16" or self.mode not in (ALL, ACTIVE) or not self.depth:
             return None
         users = self.function.lowered.users.get(op.result, [])
-        if op.result in self.nest.kept or any(one.name != "arith.extf" for one in users):
+        if op.result in self.nest.kept or any(user.name != "arith.extf" for user in users):
             return None
         if not self._by_rows(access):
             is_far = access.linear.steps.get(self.depth - 1, 0) not in (0, 2) and not access.has_mask
@@ -274,7 +274,7 @@ class NestMemory(NestValues):
         if maker is None or maker.name != "arith.truncf" or value not in self.mine:
             return None
         source = maker.operands[0]
-        kinds_of = [self.function.element_type(one) for one in (value, source)]
+        kinds_of = [self.function.element_type(each) for each in (value, source)]
         if kinds_of != ["f16", "float"] or "toward_zero" in maker.attributes.get("words", ()):
             return None
         return source

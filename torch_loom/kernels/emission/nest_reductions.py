@@ -160,6 +160,6 @@ class NestReductions(NestMemory):
 
 def _size(shape: tuple[int, ...]) -> int:
     size = 1
-    for one in shape:
-        size *= one
+    for each in shape:
+        size *= each
     return size

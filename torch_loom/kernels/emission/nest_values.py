@@ -72,7 +72,7 @@ class NestValues:
     def _number(self, value: Value, at: tuple[Index, ...]) -> str | None:
         if kinds.is_number(value.type):
             return self.numbers.named(self.function.number(value))
-        if value in self.mine or any(one.depth for one in at) or not self.function.has_buffer(value):
+        if value in self.mine or any(each.depth for each in at) or not self.function.has_buffer(value):
             return None
         assert isinstance(value.type, Tensor)
         return self.numbers.named(f"{self.function.buffer(value)}[{flat_index(at, value.type.shape)}]")
@@ -84,7 +84,7 @@ class NestValues:
         if value in self.masks and at == self.at and self.mode in (ACTIVE, IDLE):
             # With several masks, the bodies are for where all are true, and for all the rest, tested.
             return ("true" if self.mode == ACTIVE else "false"), self.depth
-        place = tuple(one.text for one in at)
+        place = tuple(each.text for each in at)
         for mode in ("", self.mode):
             if (value, place, mode) in self.known:
                 return self.known[value, place, mode]
@@ -97,13 +97,13 @@ class NestValues:
         is_here = value in self.function.lowered.inline or (value in self.mine and at == self.at)
         assert isinstance(value.type, Tensor)
         if maker is None or not is_here:
-            depth = max((one.depth for one in at), default=0)
+            depth = max((each.depth for each in at), default=0)
             element = f"{self.function.buffer(value)}[{flat_index(at, value.type.shape)}]"
             return self._line(self.function.element_type(value), element, depth), depth
         if maker.name == "arith.constant":
             constant = maker.attributes["value"]
             if isinstance(constant, Dense) and not constant.is_splat:
-                depth = max((one.depth for one in at), default=0)
+                depth = max((each.depth for each in at), default=0)
                 return f"{self.function.table(value, constant)}[{flat_index(at, value.type.shape)}]", depth
             return literal(constant, value.type.element), 0
         if maker.name == "tt.make_range":
@@ -122,7 +122,7 @@ class NestValues:
                 and self.function.has_buffer(source)
             ):
                 # Both lie in memory in the same order.
-                depth = max((one.depth for one in at), default=0)
+                depth = max((each.depth for each in at), default=0)
                 element = f"{self.function.buffer(source)}[{flat_index(at, value.type.shape)}]"
                 return self._line(self.function.element_type(value), element, depth), depth
             return self.value(source, inner)
@@ -133,8 +133,8 @@ class NestValues:
         if maker.name in kinds.LOADS:
             return self._load(maker), self.depth
         arguments = [self.value(operand, at) for operand in maker.operands]
-        depth = max((one for _, one in arguments), default=0)
-        return self.computed(maker, value, [one for one, _ in arguments], depth), depth
+        depth = max((each for _, each in arguments), default=0)
+        return self.computed(maker, value, [each for each, _ in arguments], depth), depth
 
     def computed(self, op: Op, value: Value, arguments: list[str], depth: int) -> str:
         kind = self.function.element_type(value)
@@ -156,7 +156,7 @@ class NestValues:
         if op.name == "tt.split":
             half = op.results.index(value)
             return self.value(op.operands[0], (*at, Index(str(half), 0, Linear(half))))
-        depth = max((one.depth for one in at), default=0)
+        depth = max((each.depth for each in at), default=0)
         if op.name == "tt.join":
             (a, _), (b, _) = (self.value(operand, at[:-1]) for operand in op.operands)
             return self._line(
@@ -165,8 +165,8 @@ class NestValues:
         first = op.operands[0].type
         assert isinstance(first, Tensor)
         size = first.shape[0]
-        one = Index(f"({at[0].text} % {size})", at[0].depth, None)
-        (a, _), (b, _) = (self.value(operand, (one, *at[1:])) for operand in op.operands)
+        each = Index(f"({at[0].text} % {size})", at[0].depth, None)
+        (a, _), (b, _) = (self.value(operand, (each, *at[1:])) for operand in op.operands)
         kind = self.function.element_type(value)
         return self._line(kind, f"{at[0].text} < {size} ? {a} : {b}", depth), depth
 
@@ -177,7 +177,7 @@ class NestValues:
             self.value(op.operands[0], (*at[:axis], Index(str(half), 0, Linear(half)), *at[axis:]))
             for half in range(2)
         ]
-        depth = max(one for _, one in pair)
+        depth = max(each for _, each in pair)
         kind = self.function.element_type(op.result)
         both = elements.combination(combination, kind, *(text for text, _ in pair))
         return self._line(kind, f"{kind}({both})", depth), depth
@@ -202,7 +202,7 @@ class NestValues:
         return name
 
     def _has_wrapped(self, op: Op) -> str:
-        """Return C++ of whether the address of this element has wrapped around; "" if nobody asks."""
+        """Return C++ of whether the address of this element has wrapped around; "" if that is not checked."""
         if not self.function.kernel.is_watched:
             return ""
         return " | ".join(dict.fromkeys(self._wraps(op.operands[0], self.at)))

@@ -91,7 +91,7 @@ def _print(function: FunctionText, op: Op, arguments: list[str], place: list[str
     # Indices are as wide as the last one.
     widths = [len(str(size - 1)) for size in loop_shape(op)]
     where = ", ".join(f"%{width}d" for width in widths)
-    fixed = ", ".join(["program.id[0], program.id[1], program.id[2]", *(f"int({one})" for one in place)])
+    fixed = ", ".join(["program.id[0], program.id[1], program.id[2]", *(f"int({item})" for item in place)])
     # What is no block, each thread of a GPU prints.
     each = "" if place else f"for (int thread = 0; thread < {function.kernel.num_threads}; ++thread) "
     if not arguments:

@@ -47,7 +47,7 @@ class Origins:
         if address in self._arguments:
             return {address}
         if address in self._carried:
-            return set().union(*(self._find(one, seen) for one in self._carried[address]))
+            return set().union(*(self._find(each, seen) for each in self._carried[address]))
         maker: Op | None = self._makers.get(address)
         if maker is None:
             return {None}

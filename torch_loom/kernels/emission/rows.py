@@ -37,7 +37,7 @@ class RowLinears(Linears):
         self._last = len(sizes) - 1
 
     def _of(self, value: Value, at: tuple[Index, ...]) -> Linear | None:
-        if all(one.depth <= self._last for one in at):
+        if all(each.depth <= self._last for each in at):
             return Linear(self.numbers.named(self._outer(value, at)))
         return super()._of(value, at)
 

@@ -102,14 +102,14 @@ def _operands(op: Op, at: tuple[Place, ...]) -> Iterator[tuple[Value, tuple[Plac
 
 def _source_places(op: Op, shape: tuple[int, ...], at: tuple[Place, ...]) -> tuple[Place, ...]:
     if op.name == "tt.broadcast":
-        return tuple(() if size == 1 else one for size, one in zip(shape, at, strict=True))
+        return tuple(() if size == 1 else each for size, each in zip(shape, at, strict=True))
     if op.name == "tt.expand_dims":
         axis = op.attributes["axis"]
         return at[:axis] + at[axis + 1 :]
     if op.name == "tt.trans":
         found: list[Place] = [None] * len(at)
-        for one, source_dimension in zip(at, op.attributes["order"], strict=True):
-            found[source_dimension] = one
+        for each, source_dimension in zip(at, op.attributes["order"], strict=True):
+            found[source_dimension] = each
         return tuple(found)
     if op.name == "tt.split":
         return (*at, None)
@@ -121,7 +121,7 @@ def _source_places(op: Op, shape: tuple[int, ...], at: tuple[Place, ...]) -> tup
 
 
 def _reshaped(at: tuple[Place, ...], shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[Place, ...]:
-    places = [one for one, size in zip(at, shape, strict=True) if size != 1]
+    places = [each for each, size in zip(at, shape, strict=True) if size != 1]
     if [size for size in shape if size != 1] == [size for size in to if size != 1]:
         kept = iter(places)
         return tuple(() if size == 1 else next(kept) for size in to)

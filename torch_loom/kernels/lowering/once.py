@@ -40,7 +40,7 @@ def run_once(function: Function) -> tuple[Function, tuple[Bound, ...]] | None:
         _bound(op, constants) if op.name == "scf.for" and op.operands[1] in ends else None for op in block.ops
     ]
     carries = [
-        any(_is_block_of_floats(one) for one in op.results)
+        any(_is_block_of_floats(result) for result in op.results)
         for op, bound in zip(block.ops, bounds, strict=True)
         if bound is not None
     ]
@@ -55,7 +55,7 @@ def run_once(function: Function) -> tuple[Function, tuple[Bound, ...]] | None:
             continue
         body = op.regions[0].only
         same.update(zip(body.arguments, (op.operands[0], *op.operands[3:]), strict=True))
-        *inner, end = (_with_values(one, same) for one in body.ops)
+        *inner, end = (_with_values(each, same) for each in body.ops)
         ops += inner
         same.update(zip(op.results, end.operands, strict=True))
     body = replace(block, ops=tuple(ops))
@@ -85,11 +85,11 @@ def _with_values(op: Op, same: Mapping[Value, Value]) -> Op:
 
     def inside(region: Region) -> Iterator[Block]:
         for block in region.blocks:
-            yield replace(block, ops=tuple(_with_values(one, same) for one in block.ops))
+            yield replace(block, ops=tuple(_with_values(each, same) for each in block.ops))
 
     return replace(
         op,
         operands=other(op.operands),
-        attributes={name: other(one) for name, one in op.attributes.items()},
-        regions=tuple(Region(tuple(inside(one))) for one in op.regions),
+        attributes={name: other(each) for name, each in op.attributes.items()},
+        regions=tuple(Region(tuple(inside(each))) for each in op.regions),
     )

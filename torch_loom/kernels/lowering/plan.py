@@ -255,7 +255,7 @@ class _Planner:
         for op in reversed(ops):
             if op.name in (*kinds.STORES, *kinds.ORDERED, "tt.reduce") or kinds.runs_alone(op):
                 continue
-            users = [one for one in uses.get(op, ()) if one[0] in inside]
+            users = [each for each in uses.get(op, ()) if each[0] in inside]
             if not users or not loop_shape(op) or any(result in self.needs_memory for result in op.results):
                 continue
             level = bound.get(op, len(ops) + 1)
@@ -270,7 +270,7 @@ class _Planner:
         # What a combining function reads from around it; the plans of loops and branches have their own ops.
         for inner in op.regions if op.name not in kinds.CONTROL else ():
             for block in inner.blocks:
-                values += [value for one in block.ops for deep in one.walk() for value in deep.operands]
+                values += [value for each in block.ops for deep in each.walk() for value in deep.operands]
         shape = loop_shape(op)
         seen: set[tuple[Value, bool]] = set()
         # A view that is kept, as the transpose of a square block, needs elements of other places.
@@ -366,7 +366,7 @@ class _Planner:
             return step.op.result if is_sum else None
         if not isinstance(step, Nest):
             return None
-        made = [one for one in step.kept if one.type == value.type]
+        made = [each for each in step.kept if each.type == value.type]
         if len(made) != 1 or self.makers[made[0]] not in step.ops:
             return None
         last = step.ops.index(self.makers[made[0]])

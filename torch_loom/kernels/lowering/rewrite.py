@@ -40,7 +40,7 @@ def _mapped(region: Region, change: Callable[[Op], Iterable[Op]]) -> Region:
     for block in region.blocks:
         ops: list[Op] = []
         for op in block.ops:
-            inner = tuple(_mapped(one, change) for one in op.regions)
+            inner = tuple(_mapped(each, change) for each in op.regions)
             ops.extend(change(replace(op, regions=inner) if inner else op))
         blocks.append(replace(block, ops=tuple(ops)))
     return Region(tuple(blocks))
@@ -119,7 +119,7 @@ class _Counting:
             if op.name == "scf.for":
                 ops.extend(self._loop(op))
             elif op.regions:
-                ops.append(replace(op, regions=tuple(self.region(one) for one in op.regions)))
+                ops.append(replace(op, regions=tuple(self.region(region) for region in op.regions)))
             else:
                 ops.append(op)
         return replace(block, ops=tuple(ops))
@@ -146,9 +146,9 @@ class _Counting:
             after.extend(_moved(op, begin, total, result))
             arguments[number + 1], begins[number + 3], results[number] = counted, zero, total
             for step in steps:
-                one, made = self._number(step, op, wide)
+                each, made = self._number(step, op, wide)
                 sum_ = Value(f"{argument.name}_sum", wide)
-                tail += [*made, Op("arith.addi", (counted, one), (sum_,), {}, (), op.place)]
+                tail += [*made, Op("arith.addi", (counted, each), (sum_,), {}, (), op.place)]
                 counted = sum_
             ends[number] = counted
         last = replace(body.ops[-1], operands=tuple(ends))

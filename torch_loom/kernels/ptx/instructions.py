@@ -211,19 +211,19 @@ def expression(name: str, words: Sequence[str], operands: Sequence[str], read: R
         return f"({_compared(kinds[1], modifiers, operands, read)} ? {true} : {kind}(0))"
     if name == "dp4a" and set(kinds) <= {"u32", "s32"} and (len(kinds), len(operands)) == (2, 3):
         parts = ", ".join("uint8_t" if kind == "u32" else "int8_t" for kind in kinds)
-        return f"::loom::product_of_bytes<{parts}>({', '.join(read(one, 'b32') for one in operands)})"
+        return f"::loom::product_of_bytes<{parts}>({', '.join(read(operand, 'b32') for operand in operands)})"
     if len(kinds) != (2 if name == "slct" else 1):
         raise UnknownInstructionError
     kind = kinds[0]
     if kind in _PAIRS and name not in ("selp", "slct"):
         element, names = TYPES[_PAIRS[kind]], [f"x{number}" for number in range(len(operands))]
         text = _computed(name, modifiers, _PAIRS[kind], names)
-        given = "".join(f", {read(one, kind)}" for one in operands)
-        parameters = ", ".join(f"{element} {one}" for one in names)
+        given = "".join(f", {read(operand, kind)}" for operand in operands)
+        parameters = ", ".join(f"{element} {each}" for each in names)
         return f"::loom::in_pairs<{element}, {TYPES[kind]}>([]({parameters}) {{ return {text}; }}{given})"
     if kind in (*_PAIRS, *_SMALL_PAIRS, *_BY_CHANCE, "tf32"):
         raise UnknownInstructionError
-    values = [read(one, _word_of(name, number, words, kinds)) for number, one in enumerate(operands)]
+    values = [read(each, _word_of(name, number, words, kinds)) for number, each in enumerate(operands)]
     return _computed(name, modifiers, kind, values)
 
 
@@ -245,8 +245,8 @@ def _computed(name: str, modifiers: list[str], word: str, values: list[str]) -> 
         # The first of the keys with rn, where that has a meaning, and without it.
         is_half = word in ("f16", "bf16")
         ignored = ("sat", "ftz", "approx", "full", *["rn"] * is_half)
-        named = [one for one in modifiers if one not in ignored]
-        keys = (".".join([name, *named]), ".".join([name, *(one for one in named if one not in _IGNORED)]))
+        named = [modifier for modifier in modifiers if modifier not in ignored]
+        keys = (".".join([name, *named]), ".".join([name, *(each for each in named if each not in _IGNORED)]))
         text = _OF_REALS.get(keys[0]) or _OF_REALS.get(keys[1])
         if text is not None and name == "fma" and is_half:
             text = "::loom::fused<{T}>({0}, {1}, {2})"
@@ -291,10 +291,10 @@ def _check_words(name: str, word: str, modifiers: list[str]) -> None:
 
 def _compared(word: str, modifiers: list[str], operands: Sequence[str], read: Read) -> str:
     is_real = word in _REALS
-    sign, *more = (one for one in modifiers if one != "ftz" or not is_real)
+    sign, *more = (modifier for modifier in modifiers if modifier != "ftz" or not is_real)
     if len(more) > 1 or len(operands) != 2 + len(more) or word in ("pred", "tf32") or not _is_number(word):
         raise UnknownInstructionError
-    a, b = (read(one, word) for one in operands[:2])
+    a, b = (read(operand, word) for operand in operands[:2])
     if is_real and sign in ("num", "nan"):
         text = f"{'!' * (sign == 'nan')}({a} == {a} && {b} == {b})"
     elif is_real and sign in ("ne", "equ"):  # one is less than the other, or the opposite
@@ -328,8 +328,8 @@ def _converted(to: str, source: str, modifiers: list[str], operands: Sequence[st
     if "tf32" in (to, source):
         raise UnknownInstructionError
     is_real, was_real = to in _REALS, source in _REALS
-    rounding = next((one for one in modifiers if one in _ROUNDED), None)
-    rest = {one for one in modifiers if one != rounding}
+    rounding = next((modifier for modifier in modifiers if modifier in _ROUNDED), None)
+    rest = {modifier for modifier in modifiers if modifier != rounding}
     if rest - ({"rz", "sat"} if is_real else {"sat"}) or (rounding and not was_real):
         raise UnknownInstructionError
     if rounding is not None:
@@ -363,14 +363,14 @@ def _to_real(to: str, source: str, value: str, *, is_down: bool) -> str:
 def _converted_to_pair(
     to: str, source: str, modifiers: list[str], operands: Sequence[str], read: Read
 ) -> str:
-    elements = {**{word: TYPES[one] for word, one in _PAIRS.items()}, **_SMALL_PAIRS}
+    elements = {**{word: TYPES[each] for word, each in _PAIRS.items()}, **_SMALL_PAIRS}
     is_small, element = to in _SMALL_PAIRS, elements[to]
     # Small numbers have no infinity here: what is too large becomes the largest.
     wanted = [["rp", "satfinite"]] if to == "ue8m0x2" else [["satfinite"]] if is_small else [[], ["rz"]]
     if to == "f32x2" or modifiers not in wanted:
         raise UnknownInstructionError
     if source == "f32" and len(operands) == 2:
-        upper, lower = (read(one, source) for one in operands)
+        upper, lower = (read(operand, source) for operand in operands)
         down = "true" if "rz" in modifiers else "false"
         return f"::loom::pair_of<{element}, {TYPES[to]}, {down}>({lower}, {upper})"
     is_known = source in ("f16x2", "bf16x2") if is_small else source in _SMALL_PAIRS

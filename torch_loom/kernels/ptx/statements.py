@@ -33,7 +33,7 @@ class Statements:
     """The statements of one inline assembly, as lines of C++.
 
     Args:
-        specials: C++ of registers that nobody declares.
+        specials: C++ of registers that are not declared.
         fresh: returns a name for a register.
     """
 
@@ -132,7 +132,7 @@ class Statements:
         found = _DECLARED.fullmatch(statement)
         if found:
             kind = TYPES[found[1]]
-            return [self.declare(one, kind) for name in found[2].split(",") for one in _names(name.strip())]
+            return [self.declare(each, kind) for name in found[2].split(",") for each in _names(name.strip())]
         guard = _GUARD.match(statement)
         if guard:
             lines = self._statement(statement[guard.end() :])
@@ -164,7 +164,7 @@ class Statements:
             begin = f"const auto ptx_whole = {self.read(source, word)};"
             parts = (f"::loom::part_of<{TYPES[part]}>(ptx_whole, {number})" for number in range(len(names)))
             return [f"{{ {begin} {' '.join(map(self.write, names, parts))} }}"]
-        sets = (f"::loom::set_part(ptx_whole, {n}, {self.read(one, part)});" for n, one in enumerate(names))
+        sets = (f"::loom::set_part(ptx_whole, {n}, {self.read(each, part)});" for n, each in enumerate(names))
         return [f"{{ {TYPES[word]} ptx_whole{{}}; {' '.join(sets)} {self.write(to, 'ptx_whole')} }}"]
 
 

@@ -27,11 +27,11 @@ def as_sums(module: Any) -> Any:
     text = str(module)
     places: list[str] = []
 
-    def marked(one: re.Match[str]) -> str:
+    def marked(match: re.Match[str]) -> str:
         # A location may be named in front of its definition, but not inside of another one.
         name = f"#loom{len(places)}"
-        places.append(f'{name} = loc("loom.{one["kind"]}"({one["place"]}))\n')
-        return f"{one['head']} add{one['rest']} loc({name})"
+        places.append(f'{name} = loc("loom.{match["kind"]}"({match["place"]}))\n')
+        return f"{match['head']} add{match['rest']} loc({name})"
 
     changed = _REDUCTION.sub(marked, text)
     if not places:
@@ -51,16 +51,20 @@ def named_again(text: str) -> str:
     definitions = list(_DEFINITION.finditer(text))
     for _ in range(len(definitions) + 1):  # those of functions that were called lead to others
         count = len(kinds)
-        for one in definitions:
-            kind = one["kind"] or kinds.get(one["of"])
+        for definition in definitions:
+            kind = definition["kind"] or kinds.get(definition["of"])
             if kind:
-                kinds[one["name"]] = kind
+                kinds[definition["name"]] = kind
         if len(kinds) == count:
             break
     if not kinds:
         return text
 
-    def renamed(one: re.Match[str]) -> str:
-        return f"{one['head']} {kinds[one['place']]}{one['rest']}" if one["place"] in kinds else one[0]
+    def renamed(definition: re.Match[str]) -> str:
+        return (
+            f"{definition['head']} {kinds[definition['place']]}{definition['rest']}"
+            if definition["place"] in kinds
+            else definition[0]
+        )
 
     return _SUM.sub(renamed, text)

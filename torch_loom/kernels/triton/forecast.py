@@ -18,11 +18,11 @@ from torch_loom.kernels.triton.library import header_of
 def footprint(given: Sequence[Any], parameters: str, are_written: Sequence[bool]) -> tuple[float, float]:
     """Return bytes of the tensors among the arguments that are only read, and of those that are written."""
     tensors: dict[int, tuple[torch.Tensor, bool]] = {}
-    addresses = [one for one, letter in zip(given, parameters, strict=True) if letter == "p"]
-    for one, is_written in zip(addresses, are_written, strict=True):
-        if isinstance(one, torch.Tensor):
-            place = one.data_ptr()
-            tensors[place] = (one, is_written or (place in tensors and tensors[place][1]))
+    addresses = [each for each, letter in zip(given, parameters, strict=True) if letter == "p"]
+    for each, is_written in zip(addresses, are_written, strict=True):
+        if isinstance(each, torch.Tensor):
+            place = each.data_ptr()
+            tensors[place] = (each, is_written or (place in tensors and tensors[place][1]))
     found = [0.0, 0.0]
     for tensor, is_written in tensors.values():
         found[is_written] += tensor.numel() * tensor.element_size()
@@ -47,7 +47,7 @@ def seconds_of_choice(tuner: Any, arguments: Sequence[Any], config: Any, meta: d
         return math.inf
     header = header_of(kernel.asm["cpp"].decode())
     grid = meta["grid"](named) if callable(meta["grid"]) else meta["grid"]
-    x, y, z = (*(int(one) for one in grid), 1, 1)[:3]
+    x, y, z = (*(int(each) for each in grid), 1, 1)[:3]
     kinds = kernel.src.signature
     given = [named.get(name) for name, kind in kinds.items() if kind != "constexpr"]
     if len(given) != len(header["parameters"]):

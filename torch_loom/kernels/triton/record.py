@@ -62,13 +62,13 @@ class Recorder:
                     "options": loaded.options,
                     "checks": loaded.checks,
                     "is_watched": loaded.is_watched,
-                    "launches": sum(one["launches"] for one in shapes),
-                    "seconds": sum(one["launches"] * one["seconds"] for one in shapes),
-                    "bytes": sum(one["launches"] * one["bytes"] for one in shapes),
-                    "shapes": sorted(shapes, key=lambda one: -one["seconds"] * one["launches"])[:20],
+                    "launches": sum(shape["launches"] for shape in shapes),
+                    "seconds": sum(shape["launches"] * shape["seconds"] for shape in shapes),
+                    "bytes": sum(shape["launches"] * shape["bytes"] for shape in shapes),
+                    "shapes": sorted(shapes, key=lambda each: -each["seconds"] * each["launches"])[:20],
                 }
             )
-        return sorted(found, key=lambda one: -one["seconds"])
+        return sorted(found, key=lambda each: -each["seconds"])
 
     def _shape(self, key: _Key, count: int) -> dict[str, Any]:
         device, number, grid, numbers, moved = key

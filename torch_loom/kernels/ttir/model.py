@@ -177,7 +177,7 @@ class Module:
     @property
     def kernel(self) -> Function:
         """Return the function that is launched."""
-        return next(one for one in self.functions if one.is_public)
+        return next(function for function in self.functions if function.is_public)
 
 
 def element_of(kind: Type) -> Scalar | Pointer:

@@ -384,7 +384,7 @@ class _Reader:
         kind = scanner.need_type() if scanner.take(":") else bounds[0].type
         self.scopes.append({})
         arguments = [self._define(index[0], kind)]
-        arguments += [self._define(one, value.type) for one, value in zip(names, initial, strict=True)]
+        arguments += [self._define(each, value.type) for each, value in zip(names, initial, strict=True)]
         region = self._body(tuple(arguments))
         self.scopes.pop()
         if scanner.sees("{"):
@@ -424,7 +424,7 @@ class _Reader:
             scanner.need("->")
             types = scanner.types()
         self.scopes.append({})
-        arguments = tuple(self._define(one, value.type) for one, value in zip(names, initial, strict=True))
+        arguments = tuple(self._define(each, value.type) for each, value in zip(names, initial, strict=True))
         before = self._body(arguments)
         self.scopes.pop()
         scanner.need("do")

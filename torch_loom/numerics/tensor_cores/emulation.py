@@ -135,9 +135,9 @@ class TensorCores(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Tensor:
         """The float32 sums of a layer's [M, K] and [K, N]: in the format, if there is one."""
         if isinstance(self.format, Plain) and self.converts(a, b):
-            (left, one), (right, two) = (self.format.converted(each) for each in (a, b))
+            (left, left_scale), (right, right_scale) = (self.format.converted(each) for each in (a, b))
             sums = self.product(left, right, op=op) if self.exact else left.float() @ right.float()
-            return sums * (one * two) if self.format.has_scale else sums
+            return sums * (left_scale * right_scale) if self.format.has_scale else sums
         blocks = self.format if isinstance(self.format, BlockScaled) and self.converts(a, b) else None
         if blocks is not None and not (self.partial and a.shape[-1] % blocks.block):
             if type(a.shape[-1]) is int:  # none that is traced

@@ -211,9 +211,9 @@ def _grouped(
 
 def _trilinear(
     mode: TensorCores,
-    one: Tensor,
-    two: Tensor,
-    three: Tensor,
+    left: Tensor,
+    right: Tensor,
+    third: Tensor,
     expand1: list[int],
     expand2: list[int],
     expand3: list[int],
@@ -221,25 +221,25 @@ def _trilinear(
     unroll_dim: int = 1,
 ) -> Any:
     """Bilinear functions: PyTorch makes two batched products of them for each place along a dimension."""
-    if not (is_layer(mode, "bilinear", one, two) and is_layer(mode, "bilinear", two, three)):
+    if not (is_layer(mode, "bilinear", left, right) and is_layer(mode, "bilinear", right, third)):
         return NotImplemented
     for dims, tensor in ((expand1, 0), (expand2, 1), (expand3, 2)):
         for dim in dims:
-            one, two, three = (
+            left, right, third = (
                 each.unsqueeze(dim) if place == tensor else each
-                for place, each in enumerate((one, two, three))
+                for place, each in enumerate((left, right, third))
             )
-    rank = one.dim()
+    rank = left.dim()
     letters = "abcdefgh"[:rank]
     # A dimension that the third lacks is summed in the first product, the others in the second.
-    first = [dim for dim in sumdim if three.shape[dim] == 1 and dim in expand3]
+    first = [dim for dim in sumdim if third.shape[dim] == 1 and dim in expand3]
     kept = "".join(letter for dim, letter in enumerate(letters) if dim not in first)
     last = "".join(letter for dim, letter in enumerate(letters) if dim not in sumdim)
     with mode.inside():
-        half = torch.einsum(f"{letters},{letters}->{kept}", one, two)
+        half = torch.einsum(f"{letters},{letters}->{kept}", left, right)
         for dim in sorted(first):
-            three = three.squeeze(dim) if three.shape[dim] == 1 else three
-        return torch.einsum(f"{kept},{kept}->{last}", half, three)
+            third = third.squeeze(dim) if third.shape[dim] == 1 else third
+        return torch.einsum(f"{kept},{kept}->{last}", half, third)
 
 
 def into(handler: Handler) -> Handler:

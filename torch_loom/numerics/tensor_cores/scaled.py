@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 _NARROW = (*_FLOAT8, torch.float4_e2m1fn_x2)
-# How scaled_mm tells what scales belong to (torch.nn.functional.ScalingType), and their order.
+# How scaled_mm says what scales belong to (torch.nn.functional.ScalingType), and their order.
 _TENSOR, _ROWS, _BLOCKS_OF_16, _BLOCKS_OF_32 = range(4)
 _RECIPES = ("TensorWise", "RowWise", "BlockWise1x16", "BlockWise1x32", "BlockWise1x128", "BlockWise128x128")
 _ALLOWED = (

@@ -86,16 +86,16 @@ def as_topology(devices: Sequence[Device]) -> str:
     """Return how the devices are connected, as a matrix."""
     links = {each.index: _num_links(each) for each in devices}
 
-    def connection(one: Device, other: Device) -> str:
-        if one.index == other.index:
+    def connection(item: Device, other: Device) -> str:
+        if item.index == other.index:
             return " X "
-        count = min(links[one.index], links[other.index])
+        count = min(links[item.index], links[other.index])
         return f"NV{count}" if count else "NODE"
 
     names = [f"GPU{each.index}" for each in devices]
     lines = ["\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
-    for name, one in zip(names, devices, strict=True):
-        cells = [name, *(connection(one, other) for other in devices), processors(), "0", "", "N/A"]
+    for name, item in zip(names, devices, strict=True):
+        cells = [name, *(connection(item, other) for other in devices), processors(), "0", "", "N/A"]
         lines.append("\t".join(cells))
     legend = (
         ("X", "Self"),

@@ -95,9 +95,9 @@ class _Server:
         stage.prepare(training)
         if self._state is not None and training:
             for name in ("optimizer", "scheduler"):
-                one, state = getattr(stage, name), self._state[name]
-                if state is not None and one is not None:
-                    one.load_state_dict(state)
+                each, state = getattr(stage, name), self._state[name]
+                if state is not None and each is not None:
+                    each.load_state_dict(state)
             self._state = None
 
 
@@ -113,5 +113,5 @@ def state_bytes(stage: Stage) -> torch.Tensor:
     return torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8)
 
 
-def _state_of(one: Any) -> Any:
-    return one.state_dict() if callable(getattr(one, "state_dict", None)) else None
+def _state_of(each: Any) -> Any:
+    return each.state_dict() if callable(getattr(each, "state_dict", None)) else None

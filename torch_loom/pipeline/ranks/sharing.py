@@ -18,8 +18,8 @@ def share_answers(ranked: RankedRun, mine: Mapping[int, Any]) -> dict[int, Any]:
         StageError: the pipeline failed.
         PipelineStoppedError: another rank has shut it down.
     """
-    names = {place: None if one is None else list(one) for place, one in mine.items()}
-    tensors = [value for one in mine.values() for value in (one or {}).values()]
+    names = {place: None if each is None else list(each) for place, each in mine.items()}
+    tensors = [value for each in mine.values() for value in (each or {}).values()]
     found: dict[int, Any] = {}
     for message in ranked.exchange(list(names.items()), tensors).values():
         values = iter(message.tensors)

@@ -222,9 +222,9 @@ def _overrides(config: CompilerConfig, training: bool) -> Overrides:
         (made.chip_breaks, config.op_names_to_chip_break),
     ):
         breaks += [
-            node_name(one) if isinstance(one, str) else _predicate(one)
+            node_name(each) if isinstance(each, str) else _predicate(each)
             for several in given
-            for one in several
+            for each in several
         ]
     for name, attributes in config.balancer_op_overrides.items():
         for attribute, value in attributes.items():
@@ -279,7 +279,7 @@ def _operand_formats(given: dict[str, Any], is_b: bool) -> dict[int | None, tupl
     if isinstance(formats, DataFormat):
         return {**found, None: (formats.name, True)}
     pairs = formats.items() if isinstance(formats, dict) else enumerate(formats)
-    return {**found, **{place: (one.name, bool(activations)) for place, (one, activations) in pairs}}
+    return {**found, **{place: (each.name, bool(activations)) for place, (each, activations) in pairs}}
 
 
 def _predicate(builder: Callable[..., bool]) -> Predicate:
@@ -306,10 +306,10 @@ def _check_names(config: CompilerConfig, known: set[str]) -> None:
         "override_op_size and other overrides": [list(config.balancer_op_overrides)],
     }
     for what, given in named.items():
-        for one in (one for several in given for one in several if isinstance(one, str)):
-            if node_name(one) not in known:
-                near = difflib.get_close_matches(node_name(one), known, 5) or sorted(known)[:5]
+        for each in (each for several in given for each in several if isinstance(each, str)):
+            if node_name(each) not in known:
+                near = difflib.get_close_matches(node_name(each), known, 5) or sorted(known)[:5]
                 raise PyBudaError(
-                    f"{what}: no device has an op {one!r} of its own kernel; there are {', '.join(near)}. A "
+                    f"{what}: no device has an op {each!r} of its own kernel; there are {', '.join(near)}. A "
                     "small op may run in the kernel of the one before it: enable_auto_fusing=False keeps all"
                 )

@@ -98,7 +98,7 @@ class BudaRunner(nn.Module):
         else:
             each = [0 if size == num_samples else None for size in sizes]
             samples = [
-                value if one is None else value.unsqueeze(1) for value, one in zip(given, each, strict=True)
+                value if item is None else value.unsqueeze(1) for value, item in zip(given, each, strict=True)
             ]
             run = torch.vmap(sample, in_dims=tuple(each), randomness="different")
             outputs, kept = tree_map(_in_a_row, run(*samples))
@@ -108,7 +108,7 @@ class BudaRunner(nn.Module):
     def _sample(
         self, names: Sequence[str | None], *given: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], dict[str, list[torch.Tensor]]]:
-        """Run one sample; return the outputs, and by op those that somebody wants to see."""
+        """Run one sample; return the outputs, and by op those that were asked for."""
         constants = self.buda.named_constants()
         bound = {id(p): v for p, v in zip(self._buda_parameters, self.values, strict=True)}
         for number, constant in enumerate(constants.values()):

@@ -94,4 +94,6 @@ class OperatorRepository:
         for operator in self.operators:
             if operator.name == name:
                 return operator
-        raise PyBudaError(f"no operator {name!r}: there are {', '.join(one.name for one in self.operators)}")
+        raise PyBudaError(
+            f"no operator {name!r}: there are {', '.join(each.name for each in self.operators)}"
+        )

@@ -78,8 +78,8 @@ def run_inference(
             raise PyBudaError("run_inference: inputs were given, and no module is placed to take them")
         warnings.warn("Nothing to do: no module is placed on a device", stacklevel=3)
         return output_queue
-    for one in inputs:
-        program.placed[0].push_to_inputs(one)
+    for each in inputs:
+        program.placed[0].push_to_inputs(each)
     verify(_verify_cfg)
     session = inference_session(output_queue, _perf_trace)
     if output_queue is not None:
@@ -345,12 +345,12 @@ def update_device_parameters(
         raise PyBudaError(
             f"update_device_parameters: {len(parameters)} dicts of parameters for {len(devices)} devices"
         )
-    places = [session.place_of(one) for one in devices]
+    places = [session.place_of(each) for each in devices]
     values = [{name: to_torch(value) for name, value in named.items()} for named in parameters]
-    for place, one in zip(places, values, strict=True):
-        pipeline.stages[place].check_update(one)
-    for place, one in zip(places, values, strict=True):
-        pipeline.update_parameters(place, one)
+    for place, each in zip(places, values, strict=True):
+        pipeline.stages[place].check_update(each)
+    for place, each in zip(places, values, strict=True):
+        pipeline.update_parameters(place, each)
 
 
 def get_loss_queue() -> Any:
@@ -402,7 +402,7 @@ def _of_devices(device: Device | None, what: str, name: str) -> list[dict[str, T
     session = running_session(name)
     place = None if device is None else session.place_of(device)
     found: list[dict[str, Any]] = getattr(session.pipeline, what)()
-    wrapped = [{key: Tensor(value) for key, value in one.items()} for one in found]
+    wrapped = [{key: Tensor(value) for key, value in each.items()} for each in found]
     return wrapped if place is None else [wrapped[place]]
 
 

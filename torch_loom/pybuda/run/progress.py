@@ -36,7 +36,7 @@ class Progress:
         is_last = self.num_done == self.total
         if is_last or now - self._written >= _EVERY_SECONDS:
             self._written = now
-            loss = sum(float(one.detach().float().mean()) for one in losses) if losses else None
+            loss = sum(float(each.detach().float().mean()) for each in losses) if losses else None
             self._stream.write("\r" + self.line(now - self._begin, loss))
             if is_last:
                 self._stream.write("\n")

@@ -19,7 +19,7 @@ def place_alone(module: Module) -> None:
     """Let a module be all that is placed; nothing changes if it is already."""
     if not isinstance(module, Module):
         raise PyBudaError(f"run_inference takes a module of PyBuda, not {type(module).__name__}: wrap it")
-    placed = [one for device in program.devices for one in device.modules]
+    placed = [each for device in program.devices for each in device.modules]
     if placed == [module]:
         return
     for device in program.devices:

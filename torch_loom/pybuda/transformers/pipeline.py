@@ -128,8 +128,8 @@ def _moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(device)
     if isinstance(value, (tuple, list)):
-        return type(value)(_moved(one, device) for one in value)
+        return type(value)(_moved(each, device) for each in value)
     if isinstance(value, dict):
-        made = {key: _moved(one, device) for key, one in value.items()}
+        made = {key: _moved(each, device) for key, each in value.items()}
         return made if type(value) is dict else type(value)(**made)
     return value

@@ -134,7 +134,7 @@ def _batches(
     if not shapes:
         raise PyBudaError("verify_module needs input_shapes, or inputs")
     # Some programs give them as a list within the list.
-    flat = [one for given in params for one in (given if isinstance(given, (list, tuple)) else [given])]
+    flat = [each for given in params for each in (given if isinstance(given, (list, tuple)) else [given])]
     made = []
     for number, shape in enumerate(shapes):
         own = flat[number] if number < len(flat) else {}

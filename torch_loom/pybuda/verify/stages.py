@@ -144,12 +144,12 @@ def _passes(
     )
     graph = source.graph
     done: list[Checked] = []
-    for number, one in enumerate(PLAN_PASSES):
+    for number, each in enumerate(PLAN_PASSES):
         with applied(overrides):
-            graph = run(graph, (one,), context)
+            graph = run(graph, (each,), context)
         if config.verify_all or number == len(PLAN_PASSES) - 1:
             got = _interpreted(graph, context.parameters, given)
-            label = f"pass {one.name!r}"
+            label = f"pass {each.name!r}"
             pairs = enumerate(zip(expected, got, strict=True))
             done += [check(label, f"output {n}", a, b, config) for n, (a, b) in pairs]
     return done
@@ -175,21 +175,21 @@ def _gradients(
 ) -> list[Checked]:
     """The gradients of a weighted sum of the outputs, which distinguishes outputs and elements."""
     found = []
-    for one, numbers_of_one in ((golden, golden.numbers), (stage, numbers)):
-        leaves = [value.detach().to(one.device, copy=True) for value in inputs]
+    for each, numbers_of_one in ((golden, golden.numbers), (stage, numbers)):
+        leaves = [value.detach().to(each.device, copy=True) for value in inputs]
         for leaf in leaves:
             leaf.requires_grad_(leaf.is_floating_point())
-        one.zero_grad()
+        each.zero_grad()
         with numbers_of_one():
-            outputs = [out for out in one.compute(tuple(leaves)) if out.requires_grad]
+            outputs = [out for out in each.compute(tuple(leaves)) if out.requires_grad]
             weights = [
                 _weights(out, config.scale_loss) if losses is None else losses[n].to(out)
                 for n, out in enumerate(outputs)
             ]
             if outputs:
                 torch.autograd.backward(outputs, weights)
-        found.append(([leaf.grad for leaf in leaves], one.gradients()))
-        one.zero_grad()
+        found.append(([leaf.grad for leaf in leaves], each.gradients()))
+        each.zero_grad()
     (expected_inputs, expected), (got_inputs, got) = found
     done = []
     if config.enable_input_gradient_checking:

@@ -27,7 +27,7 @@ struct CastOp {
 
 #define LOOM_CAST_1(policy, op) {"aten::" #op, "", CastPolicy::policy},
 #define LOOM_CAST_2(policy, op, overload) {"aten::" #op, #overload, CastPolicy::policy},
-#define LOOM_CAST_PICK(one, two, name, ...) name
+#define LOOM_CAST_PICK(first, second, name, ...) name
 #define LOOM_CAST(policy, ...) LOOM_CAST_PICK(__VA_ARGS__, LOOM_CAST_2, LOOM_CAST_1, )(policy, __VA_ARGS__)
 #define LOOM_LOWER(...) LOOM_CAST(lower_precision_fp, __VA_ARGS__)
 #define LOOM_FP32(...) LOOM_CAST(fp32, __VA_ARGS__)

@@ -94,10 +94,10 @@ cublasStatus_t gemm_by_address(cublasHandle_t handle, cublasOperation_t op_a, cu
   });
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   for (size_t i = 0; i < static_cast<size_t>(batches); ++i) {
-    const cublasStatus_t one =
+    const cublasStatus_t each =
         gemm_strided(handle, op_a, op_b, m, n, k, alpha, found[0][i], a_type, lda, 0, found[1][i], b_type,
                      ldb, 0, beta, found[2][i], c_type, ldc, 0, 1, scale);
-    if (one != CUBLAS_STATUS_SUCCESS) return one;
+    if (each != CUBLAS_STATUS_SUCCESS) return each;
   }
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -71,7 +71,7 @@ def loop(
         states, row = list(made[1 : 1 + len(states)]), made[1 + len(states) :]
         rows.append(row)
     outputs = zip(_rows(rows, declared), declared, strict=True)
-    return (*states, *(_stacked(row, one, 0, place) for row, one in outputs))
+    return (*states, *(_stacked(row, each, 0, place) for row, each in outputs))
 
 
 def scan(
@@ -91,8 +91,8 @@ def scan(
         OnnxError: there are no slices, and the body does not declare its outputs.
     """
     sliced = [
-        (one.flip(axis) if backwards else one).unbind(axis)
-        for one, axis, backwards in zip(inputs, input_axes, input_directions, strict=True)
+        (each.flip(axis) if backwards else each).unbind(axis)
+        for each, axis, backwards in zip(inputs, input_axes, input_directions, strict=True)
     ]
     states, rows = list(states), []
     for slices in zip(*sliced, strict=True):

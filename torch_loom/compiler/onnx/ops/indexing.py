@@ -37,7 +37,7 @@ def _batch_places(indices: Tensor, batch_dims: int) -> list[Tensor]:
     rank = indices.dim() - 1
     for axis in range(batch_dims):
         at = torch.arange(indices.shape[axis], device=indices.device)
-        places.append(at.reshape([-1 if one == axis else 1 for one in range(rank)]))
+        places.append(at.reshape([-1 if each == axis else 1 for each in range(rank)]))
     return places
 
 

@@ -221,8 +221,8 @@ def arange(
     numbers_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Numbers from one to another by steps."""
-    given = [one for one in (start, limit, delta) if isinstance(one, Tensor)]
-    numbers = [one.item() if isinstance(one, Tensor) else one for one in (start, limit, delta)]
+    given = [each for each in (start, limit, delta) if isinstance(each, Tensor)]
+    numbers = [each.item() if isinstance(each, Tensor) else each for each in (start, limit, delta)]
     device = given[0].device if given else None if like is None else like.device
     return torch.arange(*numbers, dtype=given[0].dtype if given else numbers_dtype, device=device)
 

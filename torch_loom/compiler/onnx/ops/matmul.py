@@ -99,7 +99,7 @@ def conv_transpose(
     if padding[:rank] == padding[rank:] and min(padding) >= 0:
         return function(x, weight, bias, stride, padding[:rank], extra, group, dilation)
     made = function(x, weight, bias, stride, 0, extra, group, dilation)
-    return functional.pad(made, torch_pads([-one for one in padding]))
+    return functional.pad(made, torch_pads([-each for each in padding]))
 
 
 def _of_rank(functions: Sequence[Callable[..., Tensor]], rank: int, name: str) -> Callable[..., Tensor]:

@@ -68,7 +68,8 @@ def _activations(layer: Layer, default: Sequence[str], way: int) -> list[Callabl
     bound: list[Callable[[Tensor], Tensor]] = []
     for name in chosen:
         numbers = [
-            given.pop(0) if given else one for one, given in zip(_DEFAULTS.get(name, ()), left, strict=False)
+            given.pop(0) if given else each
+            for each, given in zip(_DEFAULTS.get(name, ()), left, strict=False)
         ]
         if None in numbers:
             raise OnnxError(f"the activation {name} needs activation_alpha and activation_beta")

@@ -57,13 +57,13 @@ def resize(
         size = own[number]
         bounds = (roi[number], roi[number + len(named)]) if roi else (0.0, 1.0)
         at = _coordinates(wanted[number], size, factors[number], coordinate_transformation_mode, bounds)
-        outside = [not 0 <= one <= size - 1 for one in at]
+        outside = [not 0 <= each <= size - 1 for each in at]
         if mode == "nearest":
-            places = torch.tensor([_nearest(one, size, nearest_mode) for one in at], device=x.device)
+            places = torch.tensor([_nearest(each, size, nearest_mode) for each in at], device=x.device)
             x = x.index_select(axis, places)
         else:
             width = min(factors[number], 1.0) if antialias else 1.0
-            rows = [_weights(one, size, mode, cubic_coeff_a, bool(exclude_outside), width) for one in at]
+            rows = [_weights(each, size, mode, cubic_coeff_a, bool(exclude_outside), width) for each in at]
             matrix = torch.tensor(rows, dtype=torch.float64).to(x.device, x.dtype)
             x = (x.transpose(axis, -1) @ matrix.mT).transpose(axis, -1)
         if coordinate_transformation_mode == "tf_crop_and_resize" and any(outside):
@@ -196,7 +196,8 @@ def col2im(
     if rank != 2 or padding[:2] != padding[2:]:
         raise ValueError("Col2Im is read for planes whose pads are equal at both ends")
     pairs = [
-        tuple(one) for one in (image_shape, block_shape, dilations or (1, 1), padding[:2], strides or (1, 1))
+        tuple(each)
+        for each in (image_shape, block_shape, dilations or (1, 1), padding[:2], strides or (1, 1))
     ]
     return functional.fold(x, *pairs)
 

@@ -34,7 +34,7 @@ struct Program {
   char* blocks;                     // for blocks that do not fit into registers
   Found (*find)(int64_t address);  // the tensor at an address; empty where there is none
   mutable Found found;             // what it found last
-  struct Watcher* watcher;          // null where nobody watches
+  struct Watcher* watcher;          // null where accesses are not watched
   int64_t number;                   // of the program among all of the launch
   const char* (*ask)(void* run);    // why the launch has to end; null: it goes on
   void* run;

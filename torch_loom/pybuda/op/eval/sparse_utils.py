@@ -148,6 +148,6 @@ def _pair(what: str, value: Pair) -> tuple[int, int]:
 
 def _four(padding: Sequence[int]) -> list[int]:
     given = list(padding)
-    if len(given) != 4 or not all(isinstance(one, int) for one in given):
+    if len(given) != 4 or not all(isinstance(each, int) for each in given):
         raise PyBudaError(f"padding is {padding!r}; it is [left, right, top, bottom]")
     return given

@@ -13,7 +13,7 @@
 
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
-// What nvcc tells of a lambda's type; here each runs on both sides.
+// What nvcc knows of a lambda's type; here each runs on both sides.
 #define __nv_is_extended_device_lambda_closure_type(...) true
 #define __nv_is_extended_host_device_lambda_closure_type(...) true
 #define CUDARTAPI

@@ -137,7 +137,7 @@ struct ThreadRaces {
       own.bytes |= earlier.bytes;
     return own;
   }
-  // The engine knows lines and positions: it is told of the two accesses, the first as one that it looks for.
+  // The engine knows lines and positions: it gets both accesses, the first as the access that it looks for.
   static void fail(const Mark& earlier, bool was_written, uintptr_t address, unsigned bytes, unsigned rank,
                    bool is_written, const void* from) {
     loom_cuda_access_shared(address, bytes, earlier.thread, was_written, was_written && is_written,
