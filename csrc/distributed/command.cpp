@@ -97,7 +97,7 @@ void Command::run() {
 
 void Command::meet_others() {
   Transport& transport = shared->transport;
-  if (transport.any_has_failed()) return;  // raises where the work is waited for
+  if (!transport.known_failure().empty()) return;  // raises where the work is waited for
   const Kind kind = tasks.front().operation.kind;
   if (is_message_kind(kind)) {
     // Two ranks that each send and receive at once would wait for each other.
@@ -108,9 +108,14 @@ void Command::meet_others() {
     return;
   }
   if (tasks.size() != 1) return;
-  tasks[0].operation.ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+  say_when_ready();
   shown = show_first(transport, tasks[0]);
   has_met = shown.has_value() && driver::spin_until([&] { return can_end_now(transport, *shown); });
+}
+
+void Command::say_when_ready() {
+  const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
+  for (Task& task : tasks) task.operation.ready_ns = ready_ns;
 }
 
 void Command::move_data() {
@@ -138,10 +143,7 @@ void Command::move_data() {
       if (!found.empty()) throw Error(found);
     }
   }
-  const int64_t ready_ns = joint == nullptr ? -1 : joint->ready_ns();
-  for (Task& task : tasks) {
-    if (!shown.has_value()) task.operation.ready_ns = ready_ns;
-  }
+  if (!shown.has_value()) say_when_ready();
   int64_t latest_ns = -1;
   for (size_t i = 0; i < tasks.size();) {
     size_t end = i;

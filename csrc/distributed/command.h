@@ -42,6 +42,7 @@ struct Command {
 
  private:
   void run();
+  void say_when_ready();
   void move_data();
   std::string timed_out(const std::string& reason, std::chrono::milliseconds took);
 };

@@ -370,7 +370,7 @@ class OwnAllocator final : public symmetric::SymmetricMemoryAllocator {
       TORCH_CHECK(!words.fail() && end != std::string::npos, "rendezvous(): rank ", peer,
                   " has sent something else than its memory");
       TORCH_CHECK(its_machine == machine, "rendezvous(): rank ", peer, " is on another machine than rank ",
-                  info.rank, ": symmetric memory joins ranks of other machine. Use a group of those");
+                  info.rank, ": symmetric memory joins ranks of one machine. Use a group of those");
       TORCH_CHECK_VALUE(layout.size == block.layout.size && layout.pad_bytes == block.layout.pad_bytes,
                         "rendezvous(): rank ", peer, " has ", layout.size, " bytes and a signal pad of ",
                         layout.pad_bytes, ", rank ", info.rank, " ", block.layout.size, " and ",

@@ -167,21 +167,19 @@ void Transport::meet(Clock::time_point deadline) {
   }
 }
 
-bool Transport::any_has_failed() noexcept {
-  for (int rank = 0; rank < num_ranks_; ++rank) {
-    if (of(rank).has_failed.load(std::memory_order_acquire) != 0) return true;
-  }
-  return has_failed();
-}
-
-void Transport::check_failures() {
-  if (has_failed()) throw Error(failure());
+std::string Transport::known_failure() {
+  if (has_failed()) return failure();
   for (int peer = 0; peer < num_ranks_; ++peer) {
     const SegmentHeader& other = of(peer);
     if (peer != rank_ && other.has_failed.load(std::memory_order_acquire) != 0) {
-      throw Error(std::string(other.failure, strnlen(other.failure, sizeof other.failure)));
+      return std::string(other.failure, strnlen(other.failure, sizeof other.failure));
     }
   }
+  return "";
+}
+
+void Transport::check_failures() {
+  if (const std::string reason = known_failure(); !reason.empty()) throw Error(reason);
 }
 
 void Transport::check(std::span<const int> peers, Clock::time_point deadline, bool is_over) {

@@ -87,8 +87,9 @@ class Transport {
   void fail(const std::string& reason) noexcept;
   bool has_failed() const noexcept { return has_failed_.load(std::memory_order_acquire); }
   std::string failure() const;
-  bool any_has_failed() noexcept;
-  // Throws where this rank or another has failed. A rank that has failed may have shown its part before.
+  // Why this rank or another has failed; empty where none has.
+  std::string known_failure();
+  // Throws where one has. A rank that has failed may have shown its part before.
   void check_failures();
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "runtime/runtime.h"
@@ -42,6 +43,29 @@ bool is_idle_now(runtime::StreamRef stream) {
   return runtime::untold::query_stream(device.driver(), device.stream(stream.id));
 }
 
+// Which streams a command of a stream waits for.
+std::vector<runtime::StreamRef> earlier_streams(runtime::StreamRef stream) {
+  BlockingStreams& own = blocking_streams();
+  const std::lock_guard<std::mutex> lock(own.mutex);
+  if (static_cast<size_t>(stream.device) >= own.num_commands.size()) return {};
+  uint64_t& num_commands = own.num_commands[static_cast<size_t>(stream.device)];
+  if (stream.id != 0) {
+    Blocking* const blocking = find_blocking(own, stream);
+    if (blocking == nullptr) return {};
+    blocking->has_work = true;
+    const runtime::StreamRef first{stream.device, 0};
+    if (std::exchange(blocking->num_awaited, num_commands) == num_commands && is_idle_now(first)) return {};
+    return {first};
+  }
+  ++num_commands;
+  std::vector<runtime::StreamRef> found;
+  for (Blocking& each : own.streams) {
+    if (each.stream.device != stream.device || runtime::is_captured(each.stream)) continue;
+    if (std::exchange(each.has_work, false) || !is_idle_now(each.stream)) found.push_back(each.stream);
+  }
+  return found;
+}
+
 void let_wait(runtime::StreamRef earlier, runtime::StreamRef later) {
   const driver::Event event = runtime::create_event(earlier.device, {.timing = false});
   runtime::record_event(event, earlier);
@@ -72,26 +96,8 @@ void order_streams(runtime::StreamRef stream) {
   }
   // A graph orders its own streams.
   if (runtime::is_captured(stream)) return;
-  BlockingStreams& own = blocking_streams();
-  const std::lock_guard<std::mutex> lock(own.mutex);
-  if (static_cast<size_t>(stream.device) >= own.num_commands.size()) return;
-  uint64_t& num_commands = own.num_commands[static_cast<size_t>(stream.device)];
-  if (stream.id != 0) {
-    Blocking* const blocking = find_blocking(own, stream);
-    if (blocking == nullptr) return;
-    blocking->has_work = true;
-    const runtime::StreamRef first{stream.device, 0};
-    if (blocking->num_awaited == num_commands && is_idle_now(first)) return;
-    blocking->num_awaited = num_commands;
-    return let_wait(first, stream);
-  }
-  ++num_commands;
-  for (Blocking& each : own.streams) {
-    if (each.stream.device != stream.device || (!each.has_work && is_idle_now(each.stream))) continue;
-    if (runtime::is_captured(each.stream)) continue;
-    each.has_work = false;
-    let_wait(each.stream, stream);
-  }
+  // Waited for without the lock: a listener to commands may run code of the program's.
+  for (const runtime::StreamRef earlier : earlier_streams(stream)) let_wait(earlier, stream);
 }
 
 }  // namespace loom::glue

@@ -1,6 +1,5 @@
 // cuBLASLt's functions on the devices: a product of torch's and, where something follows it, ops on it in the
 // precision of its sums.
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/constant_pad_nd.h>
@@ -156,6 +155,12 @@ cublasStatus_t get(Opaque* opaque, int attribute, void* value, size_t bytes, siz
   });
 }
 
+template <typename Opaque>
+cublasStatus_t make(Opaque** opaque) {
+  if (opaque == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *opaque = new Opaque{};
+  return CUBLAS_STATUS_SUCCESS;
+}
 template <typename Opaque, typename State>
 cublasStatus_t init(Opaque* opaque, size_t size, const State& state) {
   return answered([&] {
@@ -292,9 +297,8 @@ cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t
 }
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
                                         cudaDataType scale) {
-  if (desc == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *desc = new cublasLtMatmulDescOpaque_t{};
-  return cublasLtMatmulDescInit(*desc, compute, scale);
+  const cublasStatus_t status = make(desc);
+  return status != CUBLAS_STATUS_SUCCESS ? status : cublasLtMatmulDescInit(*desc, compute, scale);
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
   delete desc;
@@ -323,9 +327,9 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, 
 }
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t leading) {
-  if (layout == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *layout = new cublasLtMatrixLayoutOpaque_t{};
-  return cublasLtMatrixLayoutInit(*layout, type, rows, columns, leading);
+  const cublasStatus_t status = make(layout);
+  return status != CUBLAS_STATUS_SUCCESS ? status
+                                         : cublasLtMatrixLayoutInit(*layout, type, rows, columns, leading);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete layout;
@@ -347,9 +351,7 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
                                                              : CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *preference = new cublasLtMatmulPreferenceOpaque_t{};
-  return CUBLAS_STATUS_SUCCESS;
+  return make(preference);
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
   delete preference;
